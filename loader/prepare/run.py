@@ -28,11 +28,11 @@ from .contents.findings import ContentSampler
 from .destination import check_destination
 from .fix_duplicates import fix_duplicates, repeated_keys
 from .part import check_complete, check_not_planned
-from .plan import PartSize, PreparePlan, PrepareReport, ProgressCallback, RunningPrepare, ScanHow, SplitRequest
+from .plan import PreparePlan, PrepareReport, ProgressCallback, RunningPrepare, ScanHow, SplitRequest
 from .record_folder import RecordPrepare
 from .scans import ShardScans
 from .shards import ShardSearch, compressed_warning, find_shards
-from .split import PlannedSplit, plan_split, rename_excluded
+from .split import plan_split, rename_excluded
 from .staging import STAGED_INDEX, PrepareInputs, StagedIndex, is_up_to_date, is_written, planned_files, stage_index
 from .workspace import Workspace, open_trial_workspace, open_workspace
 
@@ -253,45 +253,55 @@ class TarPrepare(RunningPrepare):
     def commit(
         self, request: SplitRequest | None, files: Mapping[str, str], *, is_listed: bool = True
     ) -> PrepareReport:
-        storage, work = self._inputs.storage, self._inputs.workspace.work
+        workspace, storage = self._inputs.workspace, self._inputs.storage
         # Stage again if shards have changed since the scan.
         if not is_listed:
             list_once(storage, "")
             search = find_shards(storage, exclude=self._plan.exclude)
             if search.shards != self._inputs.search.shards:
                 self._restart(search)
+        # Stage the index, unless all is there; if keys have to be renamed first, the changed shards are staged again.
         split = plan_split(storage, request, self._inputs.search.names)
-        # Publish; if keys have to be renamed first, the changed shards are staged again.
-        while True:
-            inputs, contents = self._inputs, planned_files(files, split)
-            if self._staged is None and self._scans is None and is_written(storage, contents):
-                self._check_strict()
-                inputs.workspace.forget_scans()  # they are no longer needed
-                counts = split.counts(self.index.shards, storage=storage)
-                return self._report_of(self.index.layout, self.index.uuid, split, counts)
-            staged = self._staged or stage_index(inputs, self._scans or self._begin_scans())
+        is_done = self._staged is None and self._scans is None and is_written(storage, planned_files(files, split))
+        while not is_done:
+            staged = self._staged or stage_index(self._inputs, self._scans or self._begin_scans())
             self._staged, self._scans = staged, None
-            shards = staged.index.shards
             if not staged.keys_to_fix.samples:
-                self._check_strict()
-                counts = split.counts(shards, storage=storage)  # a range beyond a shard is refused here
-                media = None
-                if staged.compat_renames and inputs.media is not None:
-                    path, samples = work.local_path(STAGED_SQLITE), [shard.samples for shard in shards]
-                    media = collect_media(inputs, inputs.media, path, samples, self._how.on_progress)
-                carried = carry_to_next_index(storage, work, earlier=inputs.previous_shards, now=shards)
-                identity = _publish(inputs, staged, carried, contents)
-                report = self._report_of(staged.index.layout, identity, split, counts, media=media)
-                return replace(report, warnings=(*report.warnings, *carried.warnings))
-            keys = repeated_keys(staged.keys_to_fix, shards)
-            renamed = fix_duplicates(storage, inputs.search.names, keys)
+                break
+            keys = repeated_keys(staged.keys_to_fix, staged.index.shards)
+            renamed = fix_duplicates(storage, self._inputs.search.names, keys)
             split = rename_excluded(storage, split, renamed)
-            work.remove(STAGING)
             self._restart(find_shards(storage, exclude=self._plan.exclude))
-
-    def _check_strict(self) -> None:
         if self._plan.strict:
-            self.account.check_complete(at=self._inputs.storage.path(""))
+            self.account.check_complete(at=storage.path(""))
+        # Publish what was staged; without it, nothing has changed.
+        inputs, index, published = self._inputs, self.index, self._staged
+        identity, carried = index.uuid, NextValues()
+        media: MediaReport | None = None
+        if published is None:
+            workspace.forget_scans()  # they are no longer needed
+        counts = split.counts(index.shards, storage=storage)  # a range beyond a shard is refused here
+        if published is not None:
+            if published.compat_renames and inputs.media is not None:
+                path, samples = workspace.work.local_path(STAGED_SQLITE), [shard.samples for shard in index.shards]
+                media = collect_media(inputs, inputs.media, path, samples, self._how.on_progress)
+            carried = carry_to_next_index(storage, workspace.work, earlier=inputs.previous_shards, now=index.shards)
+            identity = _publish(inputs, published, carried, planned_files(files, split))
+        # Report.
+        scanned, resumed = (published.scanned, published.resumed) if published else (0, 0)
+        warnings = [*split.warnings, *_warnings(inputs, index.layout, published)]
+        return self._report(
+            index.layout,
+            identity,
+            changed=published is not None,
+            scanned=scanned,
+            resumed=resumed,
+            reused=len(inputs.shards) - scanned - resumed,
+            compat=storage.exists(INDEX_SQLITE),
+            split=counts,
+            warnings=(*warnings, *(media.warnings if media else ()), *carried.warnings),
+            media=media,
+        )
 
     def _restart(self, search: ShardSearch) -> None:
         self.close()
@@ -309,31 +319,6 @@ class TarPrepare(RunningPrepare):
             self._scans.close()
             self._inputs.journal.close()
             self._scans = None
-
-    def _report_of(
-        self,
-        layout: Layout,
-        identity: str,
-        split: PlannedSplit,
-        counts: Mapping[str, PartSize],
-        *,
-        media: MediaReport | None = None,
-    ) -> PrepareReport:
-        """Build the report; without staged files nothing has changed."""
-        inputs, staged = self._inputs, self._staged
-        scanned, resumed = (staged.scanned, staged.resumed) if staged else (0, 0)
-        return self._report(
-            layout,
-            identity,
-            changed=staged is not None,
-            scanned=scanned,
-            resumed=resumed,
-            reused=len(inputs.shards) - scanned - resumed,
-            compat=inputs.storage.exists(INDEX_SQLITE),
-            split=counts,
-            warnings=(*split.warnings, *_warnings(inputs, layout, staged), *(media.warnings if media else ())),
-            media=media,
-        )
 
 
 def _warnings(inputs: PrepareInputs, layout: Layout, staged: StagedIndex | None) -> list[str]:

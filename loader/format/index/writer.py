@@ -149,8 +149,8 @@ class IndexWriter(ExitStack):
         index = DatasetIndex(self._storage, "staged", folder=self._folder, layout=layout)
         duplicates = _duplicates(index, self._write_key_table())
         index.layout = msgspec.structs.replace(layout, duplicate_keys=duplicates.samples)
-        table = self._part_sets.finish(index.part_names, index.full_key)
-        for name, data in ((PART_SETS_FILE, table), ("layout.json", index.layout)):
+        index.part_sets = self._part_sets.finish(index.part_names, index.full_key)
+        for name, data in ((PART_SETS_FILE, index.part_sets), ("layout.json", index.layout)):
             self._storage.write(f"{self._folder}/{name}", encode_struct(data), durable=self._durable)
         return index, duplicates
 

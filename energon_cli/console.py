@@ -265,13 +265,13 @@ def write_file(path: str, content: bytes, *, hint: str) -> None:
 
 def show_account(account: Account) -> None:
     """Print what was left out and what failed, a line for each reason; nothing if everything was used."""
-    console = error_console()
     if account.hidden and output_settings().verbosity:
-        console.print(
+        error_console().print(
             f"not counted: {plural(account.hidden, 'hidden file or folder', 'hidden files and folders')}, index files"
         )
     if account.is_complete:
         return
+    console = error_console()
     for fate, entries in (("left out", account.left_out), ("failed", account.failed)):
         for entry in entries:
             console.print(f"{fate}: {escape_controls(_line(entry))}", style="yellow")

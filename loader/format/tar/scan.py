@@ -146,7 +146,7 @@ class TarScan:
                 if len(self._rows.offsets) >= _BATCH_ROWS and self._rows.blocks[-1][-1, 156] != _PAX:
                     self.batches.append(self._flush())
         except FormatError:
-            self._verify(self._headers())  # the damage may be in an earlier header
+            self._verified_headers()  # the damage may be in an earlier header
             raise
         self.batches.append(self._flush())
 
@@ -304,14 +304,9 @@ class TarScan:
             return False
         return rows.offsets[-1] + BLOCK + ((rows.sizes[-1] + 511) & -BLOCK) == offset
 
-    def _headers(self) -> npt.NDArray[np.uint8]:
-        blocks = self._rows.blocks
-        return np.concatenate(blocks) if blocks else np.empty((0, BLOCK), np.uint8)
-
     def _flush(self) -> MemberBatch:
         """Return the members that were collected since the last batch."""
-        rows, headers = self._rows, self._headers()  # headers: (m, 512)
-        self._verify(headers)
+        rows, headers = self._rows, self._verified_headers()  # headers: (m, 512)
         self._rows = _Rows()
         offsets = np.fromiter(rows.offsets, np.int64, len(rows.offsets))
         sizes = np.fromiter(rows.sizes, np.int64, len(rows.sizes))
@@ -334,8 +329,14 @@ class TarScan:
             )
         return MemberBatch(names=names, header_offset=first_offsets, content_offset=offsets + BLOCK, size_bytes=sizes)
 
-    def _verify(self, headers: npt.NDArray[np.uint8]) -> None:
-        """Check checksums and size fields; report the first bad header exactly."""
+    def _verified_headers(self) -> npt.NDArray[np.uint8]:
+        """Return the collected headers, shape (m, 512), after a check of checksums and size fields.
+
+        Raises:
+            FormatError: A header is bad; the message describes the first one exactly.
+        """
+        blocks = self._rows.blocks
+        headers = np.concatenate(blocks) if blocks else np.empty((0, BLOCK), np.uint8)
         for row in np.flatnonzero(~headers_are_plain(headers)).tolist():
             header, offset = headers[row].tobytes(), self._rows.offsets[row]
             check_header(header, shard=self._shard, offset=offset)
@@ -347,3 +348,4 @@ class TarScan:
                     offset=offset,
                     stated=header[124:136],
                 )
+        return headers

@@ -49,18 +49,6 @@ class UserFunction:
     def __str__(self) -> str:
         return f"{self.module}:{self.name}"
 
-    def check(self) -> None:
-        """Check that workers can load the function; of a class no instance is made.
-
-        Raises:
-            ConfigError: There is no such module or name, or it cannot be called.
-        """
-        function = self._import()
-        if not callable(function):
-            raise ConfigError(
-                f"expected a function or a class with __call__, found {type(function).__name__}", at=str(self)
-            )
-
     def load(self) -> Callable[[Any], Any]:
         """Return the function; the instance of a class is made once in each process.
 
@@ -70,8 +58,7 @@ class UserFunction:
         if self in _LOADED:
             return _LOADED[self]
         self._forget_earlier()
-        self.check()
-        function: Any = self._import()
+        function: Any = self.imported()
         if self.is_factory:
             function = function()
         elif inspect.isclass(function):
@@ -121,7 +108,12 @@ class UserFunction:
             return True
         return self.module == "__main__"
 
-    def _import(self) -> Any:
+    def imported(self) -> Any:
+        """Return the function, or the class, of which no instance is made.
+
+        Raises:
+            ConfigError: There is no such module or name, or it cannot be called.
+        """
         if self.target is not None:
             return self.target
         attribute: Any = self._import_module()
@@ -134,6 +126,9 @@ class UserFunction:
                     hint=f"it has: {', '.join(names[:20])}" if names else None,
                 )
             attribute = getattr(attribute, name)
+        if not callable(attribute):
+            kind = type(attribute).__name__
+            raise ConfigError(f"expected a function or a class with __call__, found {kind}", at=str(self))
         return attribute
 
     @contextmanager
@@ -182,7 +177,7 @@ class UserFunction:
 
     def source_digest(self) -> str:
         """Return the SHA-256 of the file of a function by name, or of its code if it is in no file."""
-        target = self._import()
+        target = self.imported()
         while isinstance(target, partial):
             target = target.func
         is_named = inspect.isclass(target) or inspect.isroutine(target)

@@ -44,7 +44,7 @@ class Instance:
 def test_a_class_is_made_once_a_process_and_not_for_the_check(folder: Path) -> None:
     Instance.made = 0
     given = given_function(Instance)
-    given.check()
+    given.imported()
     assert Instance.made == 0
     assert given.load() is given.load()
     assert Instance.made == 1
@@ -221,7 +221,7 @@ def test_a_module_of_a_file_is_imported_once_and_found_by_pickle(tmp_path: Path)
 )
 def test_what_is_no_function_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        named_function(text).check()
+        named_function(text).imported()
 
 
 def test_executors_take_functions_of_modules_and_threads_any(folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import ExtensibleChoice, flag_option, shared_options
+from .options import NameChoice, flag_option, shared_options
 
 if TYPE_CHECKING:
     from loader.engine import Engine, Share
@@ -104,7 +104,7 @@ def cluster_options(
 
     @click.option(
         "--engine",
-        type=ExtensibleChoice(["processes", "ray", "dask"], "engines"),
+        type=NameChoice(["processes", "ray", "dask"], "engines"),
         default="processes",
         help="Run the tasks in processes of this machine, or on a cluster.",
     )

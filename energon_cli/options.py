@@ -314,7 +314,7 @@ def common_options(taken: Iterable[str] = ()) -> list[click.Option]:
         ),
         _shared(
             "--color",
-            type=_Choice(["auto", "always", "never"]),
+            type=NameChoice(["auto", "always", "never"]),
             callback=_change_settings,
             help="Use colours and links; auto uses them on terminals.",
         ),
@@ -332,8 +332,22 @@ else:
     _AnyChoice = click.Choice  # before click 8.2 it takes no type
 
 
-class _Choice(_AnyChoice):
+class NameChoice(_AnyChoice):
+    """Accept some names; a message about another one suggests a similar name.
+
+    Args:
+        group: The group of :mod:`loader.extensions` to which installed packages add names; None for no more names.
+    """
+
+    def __init__(self, choices: Sequence[str], group: Group | None = None, *, case_sensitive: bool = True) -> None:
+        super().__init__(choices, case_sensitive=case_sensitive)
+        self._group = group
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if self._group is not None and value not in self.choices:
+            from loader.extensions import extension_names
+
+            self.choices = (*self.choices, *(name for name in extension_names(self._group) if name not in self.choices))
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
@@ -345,30 +359,11 @@ class _Choice(_AnyChoice):
             raise
 
 
-class ExtensibleChoice(_Choice):
-    """Accept some names, and the names that installed packages add to a group of extensions.
-
-    Args:
-        group: The group of :mod:`loader.extensions`.
-    """
-
-    def __init__(self, choices: Sequence[str], group: Group) -> None:
-        super().__init__(choices)
-        self._group = group
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value not in self.choices:
-            from loader.extensions import extension_names
-
-            self.choices = (*self.choices, *(name for name in extension_names(self._group) if name not in self.choices))
-        return super().convert(value, param, ctx)
-
-
 def suggest_choices(parameters: Iterable[click.Parameter]) -> None:
     """Let messages about wrong values of choices suggest a similar value."""
     for parameter in parameters:
         if type(parameter.type) is click.Choice:
-            parameter.type = _Choice(parameter.type.choices, case_sensitive=parameter.type.case_sensitive)
+            parameter.type = NameChoice(parameter.type.choices, case_sensitive=parameter.type.case_sensitive)
 
 
 def run_options_of(

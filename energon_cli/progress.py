@@ -79,14 +79,13 @@ class ProgressBar(AbstractContextManager["ProgressBar"]):
         rate = (done - first_done) / (now_s - first_s) if now_s > first_s else 0.0
         click.echo(f"{self._what}: {_line(done, total, rate, self._unit)}", err=True)
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Leave the terminal, until the next update."""
+    def stop(self, *_: object) -> None:
+        """Leave the terminal, until the next update; at the end of the block, too."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
+
+    __exit__ = stop
 
 
 def _line(done: float, total: float | None, rate: float, unit: str) -> str:

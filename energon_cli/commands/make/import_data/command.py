@@ -11,7 +11,7 @@ import click
 from ....command import energon_command
 from ....engine_options import engine_options
 from ....license_option import license_option
-from ....options import SIZE, ExtensibleChoice, flag_option, parse_pairs, shared_options, shuffle_options
+from ....options import SIZE, NameChoice, flag_option, parse_pairs, shared_options, shuffle_options
 
 _KINDS = (
     *("folder", "csv", "tsv", "jsonl", "parquet", "arrow", "hf", "coco", "conversations", "vqa", "interleaved"),
@@ -69,7 +69,7 @@ class _Grouping(click.Choice[str]):
     "--from",
     "kind",
     metavar="KIND",
-    type=ExtensibleChoice(_KINDS, "sources"),
+    type=NameChoice(_KINDS, "sources"),
     help=f"Read sources of this kind: {', '.join(_KINDS)}. Without it, the kind is detected.",
 )
 @click.option(

@@ -21,7 +21,7 @@ from ..parts.large_parts import LargePart
 from ..storage import AscendingFile, ReadableFile
 from .record_file import ColumnFiles, JsonlFiles, fault_of_line
 from .report import Caution, SampleCheck
-from .rule import Finding, ReadSample
+from .rule import Finding, ReadSample, checks_of
 from .samples import SampleFaults
 from .shard import Shards, unreadable
 
@@ -56,7 +56,7 @@ class SampleLint:
     def findings(self, dataset: Dataset, shard: ShardEntry, samples: Iterable[int]) -> Iterator[Finding]:
         """Yield the findings about samples of a shard, by their numbers in the dataset, ascending."""
         index = dataset.index
-        checks = SampleFaults.checks(dataset.kind, "of_sample")
+        checks = checks_of([SampleFaults], dataset.kind, "of_sample")
         if isinstance(index, RecordIndex):
             file = index.file(index.number_of(shard.name))
             with file.open() as opened:

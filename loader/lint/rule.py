@@ -129,11 +129,11 @@ class LintRules:
     def __init_subclass__(cls) -> None:
         cls.rules = tuple(rule for rule in vars(cls).values() if isinstance(rule, LintRule))
 
-    @classmethod
-    def checks(cls, kind: Kind, level: Level) -> tuple[Callable[..., Any], ...]:
-        """Return the checks of the rules that hold for a kind of data, each once."""
-        checks = dict.fromkeys(getattr(rule, level) for rule in cls.rules if kind in rule.kinds)
-        return tuple(check for check in checks if check is not None)
+
+def checks_of(groups: Iterable[type[LintRules]], kind: Kind, level: Level) -> list[Callable[..., Any]]:
+    """Return the checks of the rules that hold for a kind of data, each once."""
+    checks = dict.fromkeys(getattr(rule, level) for group in groups for rule in group.rules if kind in rule.kinds)
+    return [check for check in checks if check is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,7 +41,7 @@ from .contents import SampleLint, media_note
 from .metadata import DatasetFiles, Split, check_sqlite, readable_config, unreadable_dataset
 from .record_file import ColumnFiles, JsonlFiles, check_record_file
 from .report import LintPlan, LintReport, PictureCounts, SampleCheck, take_pictures
-from .rule import Finding, Level, ScannedShard
+from .rule import Finding, ScannedShard, checks_of
 from .running import OnProgress, RequestError, RunningLint
 from .samples import SampleFaults, required_parts
 from .shard import Shards, compare_file, read_all, unreadable
@@ -123,7 +123,7 @@ def lint_file(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintR
     if lint.complete and not _has_errors(lint.findings):
         dataset = SingleFile(plan.ref)
         _check_rules(lint, dataset)
-        if plan.level == "decode" and SampleFaults.checks(dataset.kind, "of_sample"):
+        if plan.level == "decode" and checks_of([SampleFaults], dataset.kind, "of_sample"):
             [file] = dataset.index.shards
             lint.add(*SampleLint(None, with_lines=False).findings(dataset, file, range(len(dataset))))
     return lint.report()
@@ -290,12 +290,8 @@ class _DatasetLint(RunningLint):
 
 
 def _check_rules(lint: RunningLint, dataset: Dataset) -> None:
-    for check in _checks(dataset.kind, "of_dataset"):
+    for check in checks_of(RULES_OF_DATASETS, dataset.kind, "of_dataset"):
         lint.add(*check(dataset))
-
-
-def _checks(kind: Kind, level: Level) -> list[Callable[[Any], Iterable[Finding]]]:
-    return [check for rules in RULES_OF_DATASETS for check in rules.checks(kind, level)]
 
 
 def _has_errors(findings: Sequence[Finding]) -> bool:
@@ -480,7 +476,8 @@ def _check_headers(
     try:
         headers = index_shard(storage, shard, info=info)
         scanned = ScannedShard(storage=storage, info=info, headers=headers, entry=entry, **known)
-        for check in _checks("unprepared tar files" if entry is None else "tar shards", "of_shard"):
+        kind: Kind = "unprepared tar files" if entry is None else "tar shards"
+        for check in checks_of(RULES_OF_DATASETS, kind, "of_shard"):
             findings.extend(check(scanned))  # one by one: those before an error are kept
         if read_bytes:
             read_all(storage, shard)
@@ -523,7 +520,7 @@ def check_record_shard(
     # Only the samples of a file without errors can be told apart.
     if not _has_errors(findings):
         findings += _missing_columns(dataset, shard, config)
-    has_check = check is not None or SampleFaults.checks(dataset.kind, "of_sample")
+    has_check = check is not None or checks_of([SampleFaults], dataset.kind, "of_sample")
     if level == "decode" and has_check and not _has_errors(findings):
         excluded = _excluded_keys(dataset, shard.name)
         samples = range(shard.first_sample, shard.first_sample + shard.samples)

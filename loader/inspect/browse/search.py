@@ -31,7 +31,7 @@ from ...format.dataset_ref import DatasetRef
 from ...format.nv_meta import FOLDER
 from ...lint.contents import SampleLint
 from ...lint.metadata import readable_config
-from ...lint.rule import Finding, ScannedShard
+from ...lint.rule import Finding, ScannedShard, checks_of
 from ...lint.samples import SampleFaults, required_parts
 from ...parts.large_parts import CHECKED_JSON_BYTES
 from ...samples.building.check import DecodeCheck
@@ -223,7 +223,7 @@ def _header_findings(address: DatasetAddress, shard: str) -> dict[str, list[Find
     by_key: dict[str, list[Finding]] = {}
     headers, config = tar_index(folder).shard_index(entry), readable_config(folder)
     scanned = ScannedShard(storage=folder.storage, info=entry.info, headers=headers, config=config, entry=entry)
-    findings = (finding for check in SampleFaults.checks("tar shards", "of_shard") for finding in check(scanned))
+    findings = (finding for check in checks_of([SampleFaults], "tar shards", "of_shard") for finding in check(scanned))
     for finding in findings:
         by_key.setdefault(finding.key or "", []).append(finding)
     return by_key

@@ -9,7 +9,7 @@ import pytest
 from loader.engine import Rule, plain_text, reasons
 from loader.errors import ConfigError
 from loader.inspect.lint import find_rule, lint_rules, rule_groups
-from loader.lint.rule import TARS, Finding, LintRule, LintRules
+from loader.lint.rule import TARS, Finding, LintRule, LintRules, checks_of
 from loader.lint.run import RULES_OF_DATASETS
 from loader.lint.samples import SampleFaults
 
@@ -62,9 +62,9 @@ def test_a_check_that_several_rules_name_runs_once() -> None:
         E902 = LintRule("a", why="b.", action="c", example="d.", of_dataset=check)
         E903 = LintRule("a", why="b.", action="c", example="d.", of_dataset=check, kinds=("JSONL files",))
 
-    [run] = Twice.checks("tar shards", "of_dataset")
+    [run] = checks_of([Twice], "tar shards", "of_dataset")
     assert run is check
-    assert Twice.checks("token files", "of_dataset") == ()
+    assert checks_of([Twice], "token files", "of_dataset") == []
 
 
 def test_no_rule_has_a_check_that_never_runs() -> None:

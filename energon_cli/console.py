@@ -146,7 +146,7 @@ def output_console(stream: Any = None) -> Console:
 
         def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
             for segment in super().render(renderable, options):
-                is_plain = segment.control or segment.text.isprintable()
+                is_plain = segment.control or segment.text.strip("\n").isprintable()
                 yield segment if is_plain else Segment(escape_controls(segment.text, keep="\n\t"), segment.style)
 
         def on_broken_pipe(self) -> None:

@@ -33,12 +33,6 @@ os.register_at_fork(after_in_child=_thread_locks.clear)  # their holders do not 
 @contextmanager
 def hold_lock(path: str, *, wait: bool, shared: bool = False) -> Iterator[None]:
     """Hold the lock of a file, which is created if it is missing; processes hold a shared one together."""
-    with _thread_lock(path, wait), _record_lock(path, wait, shared):
-        yield
-
-
-@contextmanager
-def _thread_lock(path: str, wait: bool) -> Iterator[None]:
     # Threads need a lock of their own: the system gives all threads of a process the same lock.
     thread_lock = _thread_locks.setdefault(os.path.realpath(path), _ThreadLock())
     if wait and thread_lock.holder == threading.get_ident():
@@ -47,7 +41,8 @@ def _thread_lock(path: str, wait: bool) -> Iterator[None]:
         raise _locked(path, f"process {os.getpid()}, which is this one")
     thread_lock.holder = threading.get_ident()
     try:
-        yield
+        with _record_lock(path, wait, shared):
+            yield
     finally:
         thread_lock.holder = None
         thread_lock.lock.release()

@@ -30,32 +30,21 @@ INTEGERS = re.compile(rb"[<|][iu][1248]")  # types of the columns of an index
 
 
 class ColumnWriter:
-    """Writes an array of shape (n,), or (n, length) of vectors, piece by piece."""
+    """Appends the pieces of an array to a file, behind the place of its header."""
 
-    def __init__(self, file: BinaryIO, dtype: str, length: int = 0) -> None:
+    def __init__(self, file: BinaryIO, dtype: str) -> None:
         self.rows = 0
+        self.dtype = np.dtype(dtype)
         self._file = file
-        self._length = length
-        self._dtype = np.dtype(dtype)
         file.write(bytes(_WRITTEN_HEADER_BYTES))
 
     def append(self, values: npt.NDArray[np.generic]) -> None:
-        self._file.write(np.ascontiguousarray(values, dtype=self._dtype).view(np.uint8).data)  # dates have no buffer
+        self._file.write(np.ascontiguousarray(values, dtype=self.dtype).view(np.uint8).data)  # dates have no buffer
         self.rows += len(values)
-
-    def finish(self) -> None:
-        """Write the header, which numpy pads to the same length for any number of rows."""
-        self._file.seek(0)
-        header = {
-            "descr": self._dtype.str,
-            "fortran_order": False,
-            "shape": (self.rows, self._length) if self._length else (self.rows,),
-        }
-        np.lib.format.write_array_header_1_0(self._file, header)
 
 
 def column_bytes(rows: int, dtype: str) -> int:
-    """Return the size in bytes of a column that :class:`ColumnWriter` wrote.
+    """Return the size in bytes of a column that :func:`create_column` wrote.
 
     Args:
         dtype: Type with its bytes as the last digit, such as ``"<u8"``.
@@ -73,9 +62,13 @@ def create_column(
         length: Elements of each vector; 0 for numbers.
     """
     with storage.create(name, durable=durable) as file:
-        column = ColumnWriter(file, dtype, length)
+        column = ColumnWriter(file, dtype)
         yield column
-        column.finish()
+        # numpy pads the header to the same length for any number of rows.
+        file.seek(0)
+        shape = (column.rows, length) if length else (column.rows,)
+        header = {"descr": column.dtype.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
 
 
 class ColumnReader(ClosesOnExit):

@@ -109,7 +109,7 @@ class UserFunction:
         return self.module == "__main__"
 
     def imported(self) -> Any:
-        """Return the function, or the class, of which no instance is made.
+        """Return the function; of a class, no instance is made.
 
         Raises:
             ConfigError: There is no such module or name, or it cannot be called.

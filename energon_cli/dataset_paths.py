@@ -40,7 +40,7 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
     protocol, rest = split_url(ref.path)
     path = f"{protocol}://{rest.rstrip('/')}" if protocol else data_path(rest)
     ref = replace(ref, path=path)
-    if ref.folder == "":
+    if ref.meta_folder == "":
         raise click.BadParameter("this is empty; check whether a shell variable is unset", param_hint="--meta-folder")
     # A file that does not exist, and a meta folder of data that have none, are refused.
     kind, is_tar = ref.kind, takes_tar and is_tar_file(path)
@@ -48,7 +48,7 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
     is_pair = path.endswith(".bin") and os.path.exists(path.removesuffix("bin") + "idx")  # opening it names what lacks
     if (is_document or path.endswith(".tar")) and not is_pair and not is_url(path) and not os.path.lexists(path):
         raise StorageError("this file does not exist", path=path, hint=hint_of_missing(path))
-    if (is_document or is_tar) and ref.other_folder:
+    if (is_document or is_tar) and ref.folder_flags:
         better = " Set meta_folder at its datasets." if kind.is_mix else ""
         raise click.UsageError(f"--meta-folder is valid only for folders.{better}")
     # What can be opened passes; what is another file is named with the path to pass instead.
@@ -90,5 +90,5 @@ def writable(ref: DatasetRef, **how: bool) -> DatasetRef:
         writable(dataset.ref)
     written = writable_ref(ref, **how)
     if written is not ref:
-        show_note(f"{ref.path} is read-only: its metadata are kept in {written.folder}")
+        show_note(f"{ref.path} is read-only: its metadata are kept in {written.meta_folder}")
     return written

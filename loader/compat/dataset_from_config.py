@@ -266,8 +266,9 @@ def get_dataset_from_config(
         )
     # A folder of shards, whose dataset.yaml names the class.
     common |= {"split_config": split_config, "trust_code": trust_code}
-    if ref.other_folder:  # a user-defined class need not take it
-        common["meta_folder"] = ref.folder
+    meta = ref.find_meta()
+    if meta.origin != "data":  # a user-defined class need not take it
+        common["meta_folder"] = meta.path
     folder = folder_at(ref)
     common["split_part"] = folder.documents.loaded_part(split_part or ("train" if training else "val"))
     made = _open_folder(EPath(path), folder, subflavors, common)

@@ -200,9 +200,9 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         self.split_part = split_part or ("train" if self.training else "val")
         self.split_config = split_config or SPLIT_YAML
         self.filter_name = filter_name
-        given = DatasetRef.at(str(self.path), meta_folder)
-        if given.other_folder:
-            self.set_meta_folder(given.folder)
+        meta = DatasetRef.at(str(self.path), meta_folder).find_meta()
+        if meta.origin != "data":
+            self.set_meta_folder(meta.path)
 
     @cached_property
     def source(self) -> DatasetSource:

@@ -68,7 +68,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         raise ConfigError(
             "the new dataset cannot replace the one that it is made of", at=path, hint="name a new folder"
         )
-    if not ref.other_folder and not is_prepared_dataset(path):
+    if ref.find_meta().origin == "data" and not is_prepared_dataset(path):
         return _reshard_tars(plan, on_progress)
     # Choose samples and parts.
     folder = folder_at(ref)

@@ -13,7 +13,7 @@ from ..engine.journal import SHARDS, Journal
 from ..errors import StorageError
 from ..format.data_kind import is_tar_file
 from ..format.dataset_ref import DatasetRef
-from ..format.nv_meta import FOLDER, JOBS_FOLDER, REQUEST_JSON, is_temporary_index
+from ..format.nv_meta import FOLDER, JOBS_FOLDER, REQUEST_JSON
 from ..storage import FileInfo, is_writable
 from .dataset import Dataset
 
@@ -29,7 +29,7 @@ def job_journal(ref: DatasetRef, name: str, options: Mapping[str, str], kind: An
     Raises:
         StorageError: The data has no ``.nv-meta``, or it cannot be written.
     """
-    if is_temporary_index(ref.folder) or ref.kind.is_file or is_tar_file(ref.path):
+    if ref.is_temporary or ref.kind.is_file or is_tar_file(ref.path):
         raise no_journal(ref.path)
     storage = ref.storage()
     if not is_writable(storage, FOLDER):

@@ -14,11 +14,12 @@ def kind_at(ref: DatasetRef) -> Kind:
         return ref.kind.plural
     if is_tar_file(ref.path):
         return "unprepared tar files"
-    storage = ref.storage()
+    meta = ref.find_meta()
+    storage = ref.storage(meta)
     if is_prepared(storage):
         return "tar shards"
     remains = (INDEX_UUID, f"{FOLDER}/{SPLIT_YAML}")  # of a dataset of shards, which is damaged
     if storage.exists(INDEX_SQLITE) and not any(map(storage.exists, remains)):
         return "folders of media files"
     # A folder that is named for its metadata should have a prepare.
-    return "unprepared tar files" if not ref.other_folder and storage.exists("") else "tar shards"
+    return "unprepared tar files" if meta.origin == "data" and storage.exists("") else "tar shards"

@@ -15,10 +15,10 @@ from ..format.documents.next_command import command_for_ref, fault_of_file
 from ..format.index.current import index_folders, prefetch_documents
 from ..format.index.layout import ROW_COLUMNS, AbstractIndex
 from ..format.index.object_commit import read_committed_documents
-from ..format.nv_meta import FOLDER, INDEX_FOLDER, is_temporary_index
+from ..format.nv_meta import FOLDER, INDEX_FOLDER
 from ..format.records.folder_index import open_record_index
 from ..format.unfinished import check_finished
-from ..format.user_index import have_same_shards
+from ..format.user_index import MetaFolder, have_same_shards
 from ..storage import FilesAhead, Storage, missing_folder, pin_indexed_commit
 from .dataset import Dataset, Documents
 from .records import RecordDataset, SingleFile
@@ -66,39 +66,40 @@ def folder_at(
         ConfigError: ``.info.json`` is invalid.
     """
     ref = DatasetRef.of(ref)
-    storage = ref.storage()
+    meta = ref.find_meta()
+    storage = ref.storage(meta)
     if storage.ahead is not None:
         _prefetch(storage, storage.ahead, ref, with_index=reads_samples)
     # The names of the shards tell their format.
     counts = read_shard_info(storage)
     if counts is None:
-        raise _not_prepared(storage, ref)
+        raise _not_prepared(storage, ref, meta)
     if not data_kind(next(iter(counts), "")).is_file:
         # The index is opened at its first use, once for the dataset and its documents.
         open_tars = cache(
-            partial(_opened, ref, storage, partial(open_tar_index, storage, counts, reads_samples=reads_samples))
+            partial(_opened, ref, meta, storage, partial(open_tar_index, storage, counts, reads_samples=reads_samples))
         )
         documents = Documents(ref, storage, counts, open_tars)
-        is_elsewhere = ref.other_folder is not None and not is_temporary_index(ref.folder)
-        return TarDataset(documents, counts, open_tars, rechecks=rechecks, checks_parts=is_elsewhere)
-    open_records = cache(partial(_opened, ref, storage, partial(open_record_index, storage, counts)))
+        may_differ = meta.origin not in ("data", "temporary")
+        return TarDataset(documents, counts, open_tars, rechecks=rechecks, checks_parts=may_differ)
+    open_records = cache(partial(_opened, ref, meta, storage, partial(open_record_index, storage, counts)))
     return RecordDataset(Documents(ref, storage, counts, open_records), counts, open_records, rechecks=rechecks)
 
 
-def _opened(ref: DatasetRef, storage: Storage, open_index: Callable[[], _Index]) -> _Index:
+def _opened(ref: DatasetRef, meta: MetaFolder, storage: Storage, open_index: Callable[[], _Index]) -> _Index:
     index = open_index()
-    if not ref.other_folder:
+    if meta.origin == "data":
         return index
     shards = [shard.info for shard in index.layout.shards]
-    if ref.is_found_by_shards and not have_same_shards(storage.url, shards):
+    if meta.origin == "same shards" and not have_same_shards(storage.url, shards):
         raise StorageError(
             "the shards are others than those of the index that their names, sizes and versions led to",
             path=storage.url,
-            hint=f"run energon prepare on them; the index is {ref.folder}",
+            hint=f"run energon prepare on them; the index is {meta.path}",
         )
     # Samples are read from the commit that was indexed, wherever the branch is now. An index in the repository itself
     # is of a later commit than the one that was indexed, or even of another repository.
-    if not ref.folder.startswith(f"{ref.path}/"):
+    if not meta.path.startswith(f"{ref.path}/"):
         try:
             pin_indexed_commit(storage.url, index.layout.commit)
         except StorageError:
@@ -128,7 +129,7 @@ def _prefetch(storage: Storage, ahead: FilesAhead, ref: DatasetRef, *, with_inde
             break
 
 
-def _not_prepared(storage: Storage, ref: DatasetRef) -> StorageError:
+def _not_prepared(storage: Storage, ref: DatasetRef, meta: MetaFolder) -> StorageError:
     if not storage.exists(""):
         return missing_folder(storage)
     check_finished(storage)
@@ -136,7 +137,7 @@ def _not_prepared(storage: Storage, ref: DatasetRef) -> StorageError:
     fault = fault_of_file(path)
     if fault is not None:
         return StorageError(fault[0], path=path, hint=fault[1])
-    where = f".info.json in {storage.path(FOLDER)}" if ref.other_folder else ".nv-meta/.info.json"
+    where = f".info.json in {meta.path}" if meta.origin != "data" else ".nv-meta/.info.json"
     return StorageError(
         f"this folder is not a prepared dataset: it has no {where}",
         path=path,

@@ -245,11 +245,12 @@ def writable_ref(ref: DatasetRef, *, prepares: bool = False, is_trial: bool = Fa
     """
     if ref.meta_folder is not None or ref.kind.format != "folder":
         return ref
-    storage, other = ref.storage(), ref.other_folder
-    if is_writable(storage, FOLDER) if other is None else other == index_folder_of(ref.path):
+    meta = ref.find_meta()
+    storage = ref.storage(meta)
+    if is_writable(storage, FOLDER) if meta.origin == "data" else meta.origin == "user":
         return ref
     # An index of others says how they use the data: prepare begins without it.
-    has_index = is_prepared(storage) and not (prepares and other)
+    has_index = is_prepared(storage) and not (prepares and meta.origin != "data")
     if is_trial if has_index else not (prepares and storage.exists("")):
         return ref
     folder = index_folder_of(ref.path)

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import ConfigError
-from ..storage import Storage, is_url, open_storage, resolve_path
-from ..storage.user_indexes import index_name
+from ..storage import Storage, open_storage, resolve_path
 from .data_kind import DataKind, data_kind, data_path
 from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
-from .user_index import find_index
+from .user_index import IN_DATA, MetaFolder, find_meta
 
 # Names of the attributes of a reference that choose its documents, which are also keys of metadatasets.
 DOCUMENT_CHOICES = ("split_config", "dataset_config", "meta_folder")
@@ -27,6 +26,7 @@ class DatasetRef:
         dataset_config: Name of the dataset file in ``.nv-meta``; None for the default one.
         meta_folder: Folder to use instead of ``.nv-meta``; None for ``.nv-meta``.
         trust_code: Allow the dataset to run its code and to load pickles.
+        is_temporary: The meta folder was made for the time of a command, of the shards as they are.
     """
 
     path: str
@@ -34,6 +34,7 @@ class DatasetRef:
     dataset_config: str | None = None
     meta_folder: str | None = None
     trust_code: bool = False
+    is_temporary: bool = False
 
     @classmethod
     def at(
@@ -88,35 +89,23 @@ class DatasetRef:
         return self.dataset_config or DATASET_YAML
 
     @property
-    def other_folder(self) -> str | None:
-        """The folder used instead of ``.nv-meta``, a named one or one of the folders of indexes; None without."""
-        named = self.meta_folder
-        return find_index(self.path) if named is None and self.kind.format == "folder" else named
-
-    @property
-    def is_found_by_shards(self) -> bool:
-        """True if the folder is the index of other data, which have the same shards at another URL."""
-        other = self.other_folder
-        return other is not None and self._is_of_other_data(other)
-
-    def _is_of_other_data(self, folder: str) -> bool:
-        return self.meta_folder is None and is_url(self.path) and not folder.endswith(index_name(self.path))
-
-    @property
-    def folder(self) -> str:
-        """The folder of the documents, as the caller names it: ``.nv-meta``, or the one that is used instead."""
-        other = self.other_folder
-        return FOLDER if other is None else other
-
-    @property
     def folder_flags(self) -> list[str]:
-        """The words of a command line that name the folder of the documents."""
-        return ["--meta-folder", self.folder] if self.other_folder else []
+        """The words of a command line that name the meta folder; none if the data find it."""
+        return ["--meta-folder", self.meta_folder] if self.meta_folder else []
 
-    def storage(self) -> Storage:
+    def find_meta(self) -> MetaFolder:
+        """Return the meta folder: the named one, or the one that data without a name for it find."""
+        if self.meta_folder is None:
+            return find_meta(self.path) if self.kind.format == "folder" else IN_DATA
+        return MetaFolder(self.meta_folder, "temporary" if self.is_temporary else "named")
+
+    def storage(self, meta: MetaFolder | None = None) -> Storage:
         """Open the folder of the shards; ``.nv-meta`` in it is the meta folder, and then all else is read-only.
 
         The index of other data is read-only, too.
+
+        Args:
+            meta: The meta folder, if the caller has found it.
 
         Raises:
             StorageError: URLs of this protocol are not supported.
@@ -124,16 +113,16 @@ class DatasetRef:
         >>> DatasetRef("/data/coco", meta_folder="/home/me/coco-meta").storage().path(".nv-meta/.info.json")
         '/home/me/coco-meta/.info.json'
         """
-        other = self.other_folder
-        if other is None:
+        meta = meta or self.find_meta()
+        if meta.origin == "data":
             return open_storage(self.path)
-        return open_storage(self.path, replaced=(FOLDER, other), is_read_only=self._is_of_other_data(other))
+        return open_storage(self.path, replaced=(FOLDER, meta.path), is_read_only=meta.origin == "same shards")
 
     def resolved(self, folder: str | None = None) -> DatasetRef:
         """Return the reference with absolute paths, which start from a folder, or from the working directory."""
         documents = None if self.meta_folder is None else resolve_path(self.meta_folder, folder)
-        return self.moved(resolve_path(self.path, folder), documents)
+        return self.moved(resolve_path(self.path, folder), documents, is_temporary=self.is_temporary)
 
-    def moved(self, path: str, documents: str | None = None) -> DatasetRef:
+    def moved(self, path: str, documents: str | None = None, *, is_temporary: bool = False) -> DatasetRef:
         """Return a reference to another path, and to another folder of documents, with the same names of documents."""
-        return replace(self, path=path, meta_folder=documents)
+        return replace(self, path=path, meta_folder=documents, is_temporary=is_temporary)

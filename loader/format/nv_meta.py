@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 
 from ..errors import FormatError
 
@@ -31,11 +29,6 @@ JOBS_FOLDER = f"{FOLDER}/.jobs"
 TAR_IDX_SUFFIX = ".idx"
 
 FORMAT_VERSION = "7.4.1"  # the version of the public format that this library writes
-
-
-def is_temporary_index(folder: str) -> bool:
-    """Return True for a folder that this library made for the time of a command; a name alone may be of others."""
-    return os.path.dirname(folder) == tempfile.gettempdir() and os.path.basename(folder).startswith(TEMPORARY_INDEX)
 
 
 def outdated(message: str, shard: str, offset: int | None = None) -> FormatError:

@@ -1,4 +1,4 @@
-"""Find the index of a dataset in the user's folder of indexes, or in another one."""
+"""Find the meta folder of a dataset: next to its shards, in the user's folder of indexes, or in another one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
+from typing import Literal, NamedTuple
 
 from ..errors import StorageError
 from ..storage import FileInfo, is_url, open_storage, url_at_commit
@@ -26,6 +27,23 @@ _ENTRY = re.compile(r"(\w[\w.-]*)/index/([0-9a-f-]+)/layout\.json")
 _MAX_ENTRY_BYTES = 512  # names of folders have at most 255
 
 
+class MetaFolder(NamedTuple):
+    """The folder with the index and the documents of a dataset.
+
+    Attributes:
+        path: Path or URL; ``.nv-meta`` for the folder next to the shards.
+        origin: Where it is from. ``"data"``: it is next to the shards. ``"named"``: a caller named it. ``"temporary"``:
+            it was made for the time of a command. ``"user"``, ``"others"``: it is in the first, or another, folder of
+            indexes, under the name of the data. ``"same shards"``: it is the index of data at another URL.
+    """
+
+    path: str
+    origin: Literal["data", "named", "temporary", "user", "others", "same shards"]
+
+
+IN_DATA = MetaFolder(FOLDER, "data")
+
+
 def index_folder_of(path: str) -> str:
     """Return the folder in the user's folder of indexes to use instead of the ``.nv-meta`` of data at a path or URL.
 
@@ -35,8 +53,8 @@ def index_folder_of(path: str) -> str:
     return os.path.join(index_folders()[0], index_name(path))
 
 
-def find_index(path: str) -> str | None:
-    """Return the folder or URL to use instead of the ``.nv-meta`` of data at a path or URL; None without one.
+def find_meta(path: str) -> MetaFolder:
+    """Return the meta folder of data at a path or URL.
 
     What this user has written, because the data are read-only, comes before the ``.nv-meta`` of the data, and that
     before the indexes of others. Shards at a URL for which no index was made find one of the same shards elsewhere.
@@ -46,17 +64,19 @@ def find_index(path: str) -> str | None:
         folders = index_folders()
     # The user's own index, that of the data, and then those of others: a URL that is down hides none before it.
     if folders and _exists(index := os.path.join(folders[0], name), _COMMITTED):
-        return index
+        return MetaFolder(index, "user")
     if not folders[1:] and not (is_url(path) and _with_entries(folders)):
-        return None  # the usual case, in which the data need not be asked
+        return IN_DATA  # the usual case, in which the data need not be asked
     with suppress(StorageError):  # data that cannot be read are named where they are opened
         if open_storage(path).exists(INFO_JSON):
-            return None
+            return IN_DATA
     for folder in folders[1:]:
         if _exists(index := os.path.join(folder, name), _COMMITTED):
-            return index
-    entries = _with_entries(folders) if is_url(path) else []
-    return next(filter(None, (_index_of_shards(folder, path) for folder in entries)), None)
+            return MetaFolder(index, "others")
+    for folder in _with_entries(folders) if is_url(path) else ():
+        if by_shards := _index_of_shards(folder, path):
+            return MetaFolder(by_shards, "same shards")
+    return IN_DATA
 
 
 def note_index(folder: str, uuid: str, shards: Iterable[FileInfo]) -> None:

@@ -329,7 +329,7 @@ def undo_last_exclusion(ref: DatasetRef | str) -> list[tuple[str, Exclusion]]:
         Each changed dataset with the exclusion that was undone; empty if there was nothing to undo.
     """
     # Split files of one folder share a journal, so the folder counts once.
-    folders = {(target.folder.path, target.dataset.ref.folder): target for target in _open_prepared(ref)}
+    folders = {(target.folder.path, target.folder.storage.path(FOLDER)): target for target in _open_prepared(ref)}
     last = [(target, entry) for target in folders.values() if (entry := _last_of(target)) is not None]
     if not last:
         return []

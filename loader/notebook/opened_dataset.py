@@ -122,7 +122,8 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[list[Sou
     except BaseException:
         shutil.rmtree(folder)
         raise
-    source = DatasetSource(request=replace(request, ref=request.ref.moved(shards, folder)), decoder=decoder)
+    ref = request.ref.moved(shards, folder, is_temporary=True)
+    source = DatasetSource(request=replace(request, ref=ref), decoder=decoder)
     _ = source.folder.index
     return [source], folder
 

@@ -34,7 +34,7 @@ def check_destination(
     Args:
         shards: Shards of the dataset; None for a folder of media files.
     """
-    if not ref.other_folder or is_url(storage.path(FOLDER)):
+    if ref.find_meta().origin == "data" or is_url(storage.path(FOLDER)):
         return
     # The folder must not be one around the dataset.
     dataset, folder = storage.path(""), os.path.realpath(storage.path(FOLDER))

@@ -98,14 +98,15 @@ def open_prepare(
         StorageError: As for :func:`run_prepare`.
     """
     # Restrict the plan to what the place of the dataset allows.
-    if plan.ref.other_folder:
+    meta = plan.ref.find_meta()
+    if meta.origin != "data":
         plan = _beside(plan)
     if plan.media is not None and plan.compat is False:
         raise ConfigError("media metadata goes into index.sqlite, which compat=False excludes")
     if search is None:
         pin_present_commit(plan.ref.path)
     if storage is None:
-        storage = plan.ref.storage()
+        storage = plan.ref.storage(meta)
     if isinstance(storage, RemoteStorage):
         plan = _at_url(plan)
     # Find the shards, if the caller has not, and check the destination and the split before anything is scanned.

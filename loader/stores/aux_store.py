@@ -50,7 +50,7 @@ def open_aux_store(url: DatasetRef | str | os.PathLike[str]) -> FileStore[Any]:
     storage = ref.storage()
     if not is_prepared(storage):
         raise StorageError(
-            f"this folder is not a prepared dataset: {ref.folder}/.info.json is missing",
+            f"this folder is not a prepared dataset: {ref.find_meta().path}/.info.json is missing",
             path=text,
             hint=f"{command_for_ref(ref)}; or, for plain files, write {FILESYSTEM}{text}",
         )

@@ -16,7 +16,7 @@ from ..format.index.current import read_uuid
 from ..format.index.dataset_index import DatasetIndex, PartLocation
 from ..format.index.layout import ShardEntry
 from ..format.media.metadata import MediaMetadata
-from ..format.nv_meta import INFO_JSON, INFO_YAML
+from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
 from ..format.tar.names import key_without_shard, printable, split_member_name
 from ..renamed_parameters import renamed_parameters
 from ..samples.source_info import SourceInfo
@@ -165,7 +165,7 @@ class DatasetFileStore(FileStore[bytes]):
         return (self._ref,)
 
     def __repr__(self) -> str:
-        meta = f", meta_folder={self._ref.folder!r}" if self._ref.other_folder else ""
+        meta = f", meta_folder={self._ref.meta_folder!r}" if self._ref.meta_folder else ""
         return f"DatasetFileStore({self._ref.path!r}{meta})"
 
 
@@ -188,4 +188,4 @@ def _version(ref: DatasetRef) -> tuple[object, ...] | None:
     """Return values that change when the dataset is prepared again; None if it is not prepared."""
     storage = ref.storage()
     info = next((name for name in (INFO_JSON, INFO_YAML) if storage.exists(name)), None)
-    return (storage.path(""), ref.folder, read_uuid(storage), storage.stat(info).mtime_ns) if info else None
+    return (storage.path(""), storage.path(FOLDER), read_uuid(storage), storage.stat(info).mtime_ns) if info else None

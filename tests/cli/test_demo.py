@@ -100,6 +100,16 @@ def test_a_folder_with_files_a_file_and_a_url_are_refused(energon: RunEnergon, t
     assert [*tmp_path.iterdir()] == [tmp_path / "notes.txt"]
 
 
+def test_the_name_of_the_folder_may_have_a_line_break(
+    energon: RunEnergon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("energon_cli.commands.make.demo._PICTURES", 18)
+    done = energon("demo", tmp_path / "two\nlines")
+    assert done.code == 0, done.err
+    assert (tmp_path / "two\nlines/dataset/.nv-meta/.info.json").exists()
+    assert done.out.count("\n$ ") == 7  # each command line is in one line, and runs
+
+
 def test_an_interruption_ends_it(energon: RunEnergon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(**_: object) -> None:
         raise KeyboardInterrupt

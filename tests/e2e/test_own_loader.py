@@ -208,6 +208,39 @@ def test_documents_name_the_library(environment: Environment, project: Path) -> 
     assert environment.run("-c", code, data, folder=project).stdout == "energon_toolkit.samples.types\n"
 
 
+@pytest.mark.parametrize("has_own", [False, True])
+def test_threads_import_it_at_once_and_it_can_be_loaded_again(
+    environment: Environment, project: Path, has_own: bool
+) -> None:
+    if has_own:
+        own_loader(project, "loader.py")
+    code = """\
+        import importlib, sys, threading
+        sys.setswitchinterval(1e-5)
+        names, together, seen = ["WorkerConfig", "edataclass", "ConfigError", "TextSample"], threading.Barrier(8), []
+
+        def use(number):
+            together.wait()
+            if number % 2:
+                import megatron.energon
+            import energon_toolkit
+            seen.append(getattr(energon_toolkit, names[number % 4]).__module__)
+
+        threads = [threading.Thread(target=use, args=[number]) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        import energon_toolkit
+        error = energon_toolkit.ConfigError
+        assert importlib.reload(energon_toolkit) is energon_toolkit and energon_toolkit.ConfigError is error
+        print(len(seen), {module.partition(".")[0] for module in seen} == {energon_toolkit.__name__})
+    """
+    for _ in range(3):
+        done = environment.run("-c", textwrap.dedent(code), folder=project, check=False)
+        assert (done.stdout, done.stderr) == ("8 True\n", "")
+
+
 def test_states_are_the_same(environment: Environment, project: Path, texts: Path) -> None:
     own_loader(project, "loader.py")
     (shadowed,) = trained(environment, project, "train.py", texts, "fork", order="energon_toolkit first")

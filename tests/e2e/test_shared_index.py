@@ -75,11 +75,11 @@ def test_data_find_their_index_in_the_folders_of_indexes(
     # One of others comes after the folder next to the data, and the user's own before it.
     shutil.move(tmp_path / "mine", tmp_path / "shared")
     assert batches(bare) == batches(texts)
-    assert DatasetRef(str(bare)).folder.startswith(str(tmp_path / "shared"))
+    assert DatasetRef(str(bare)).find_meta().path.startswith(str(tmp_path / "shared"))
     shutil.copytree(texts / ".nv-meta", bare / ".nv-meta")
-    assert DatasetRef(str(bare)).folder == ".nv-meta"
+    assert DatasetRef(str(bare)).find_meta().path == ".nv-meta"
     shutil.move(tmp_path / "shared", tmp_path / "mine")
-    assert DatasetRef(str(bare)).folder.startswith(str(tmp_path / "mine"))
+    assert DatasetRef(str(bare)).find_meta().path.startswith(str(tmp_path / "mine"))
 
 
 def test_shards_with_any_names_have_a_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

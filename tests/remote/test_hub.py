@@ -520,8 +520,8 @@ def test_a_copy_of_a_repository_finds_the_index_by_its_shards(
     copy = hub.create("datasets", "you/copied")
     copy.commit({"README.md": b"# Cats"} | shards())
     other = "hf://datasets/you/copied"
-    folder = DatasetRef(REPOSITORY).folder
-    assert DatasetRef(other).folder == folder
+    folder = DatasetRef(REPOSITORY).find_meta().path
+    assert DatasetRef(other).find_meta() == (folder, "same shards")
     assert texts(other) == texts(REPOSITORY)
     # So does an index that was pulled, and one in a folder of others.
     assert main(["index", "push", REPOSITORY, str(tmp_path / "cats.energon-index")]) == 0
@@ -531,11 +531,27 @@ def test_a_copy_of_a_repository_finds_the_index_by_its_shards(
     assert main(["index", "pull", str(tmp_path / "cats.energon-index"), "--with-split"]) == 0
     assert texts(other) == texts(REPOSITORY)
     monkeypatch.setenv("ENERGON_INDEX", f"{tmp_path / 'none'}:{tmp_path / 'mine'}")
-    assert DatasetRef(other).folder.startswith(str(tmp_path / "mine"))
+    assert DatasetRef(other).find_meta().path.startswith(str(tmp_path / "mine"))
     # Other shards find none: neither those of a later commit, nor more of them.
     copy.commit({"4.tar": tar_bytes(4)})
     start_again()
-    assert DatasetRef(other).other_folder is None
+    assert DatasetRef(other).find_meta().origin == "data"
+
+
+def test_a_folder_of_indexes_that_cannot_be_read_hides_no_other(
+    hub: HubServer, user_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.create("datasets", "me/cats").commit(shards())
+    assert main(["prepare", REPOSITORY, "--non-interactive", "--split-ratio", "1,0,0"]) == 0
+    hub.create("datasets", "you/copied").commit(shards())
+    other = "hf://datasets/you/copied"
+    mine, (entry,) = DatasetRef(REPOSITORY).find_meta().path, user_folder.glob("by-shards/*")
+    # Where others have the entry is a folder; of a URL, nothing answers.
+    (tmp_path / "others/by-shards" / entry.name).mkdir(parents=True)
+    monkeypatch.setenv("ENERGON_INDEX", f"{tmp_path / 'others'}:{user_folder}")
+    assert DatasetRef(other).find_meta() == (mine, "same shards")
+    monkeypatch.setenv("ENERGON_INDEX", f"{user_folder}:http://127.0.0.1:1/indexes")
+    assert DatasetRef(REPOSITORY).find_meta() == (mine, "user")
 
 
 def test_an_index_that_was_rebuilt_is_of_its_new_shards(hub: HubServer, user_folder: Path) -> None:
@@ -545,12 +561,12 @@ def test_an_index_that_was_rebuilt_is_of_its_new_shards(hub: HubServer, user_fol
     assert main(prepare) == 0
     hub.create("datasets", "you/copied").commit(shards())
     other = "hf://datasets/you/copied"
-    assert DatasetRef(other).is_found_by_shards
+    assert DatasetRef(other).find_meta().origin == "same shards"
     first.commit({"4.tar": tar_bytes(4)})
     start_again()
     assert main([*prepare, "--force-overwrite"]) == 0
     start_again()
-    assert DatasetRef(other).other_folder is None
+    assert DatasetRef(other).find_meta().origin == "data"
 
 
 def test_the_index_of_other_data_is_not_changed(hub: HubServer, user_folder: Path) -> None:
@@ -558,13 +574,15 @@ def test_the_index_of_other_data_is_not_changed(hub: HubServer, user_folder: Pat
     assert main(["prepare", REPOSITORY, "--non-interactive", "--split-ratio", "1,0,0"]) == 0
     hub.create("datasets", "you/copied").commit(shards())
     other = "hf://datasets/you/copied"
-    files = {path: path.read_bytes() for path in Path(DatasetRef(REPOSITORY).folder).rglob("*") if path.is_file()}
+    files = {
+        path: path.read_bytes() for path in Path(DatasetRef(REPOSITORY).find_meta().path).rglob("*") if path.is_file()
+    }
     with pytest.raises(StorageError, match="metadata of other data"):
         DatasetRef(other).storage().write(".nv-meta/split.yaml", b"")
     assert main(["split", other, "--split-ratio", "1,1,0", "--split-by", "samples"]) == 0
     assert main(["lint", other, "--fix"]) == 0
     assert {path: path.read_bytes() for path in files} == files
-    assert not DatasetRef(other).is_found_by_shards
+    assert DatasetRef(other).find_meta().origin == "user"
     assert main(["split", other, "--undo"]) == 0
 
 
@@ -589,9 +607,9 @@ def test_an_entry_of_others_leads_to_their_folder_of_indexes_alone(
     assert main(["prepare", REPOSITORY, "--non-interactive", "--split-ratio", "1,0,0"]) == 0
     hub.create("datasets", "you/copied").commit(shards())
     (entry,) = Path(os.environ["ENERGON_INDEX"]).glob("by-shards/*")
-    assert DatasetRef("hf://datasets/you/copied").other_folder is not None
+    assert DatasetRef("hf://datasets/you/copied").find_meta().origin == "same shards"
     entry.write_bytes(text.encode("utf-8", "surrogateescape"))
-    assert DatasetRef("hf://datasets/you/copied").other_folder is None
+    assert DatasetRef("hf://datasets/you/copied").find_meta().origin == "data"
 
 
 def test_info_and_plan_say_how_many_requests_a_run_sends(

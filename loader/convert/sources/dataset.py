@@ -51,7 +51,7 @@ class ShardSource(ImportSource):
         return self.ref.path
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        if self.ref.other_folder or is_prepared_dataset(self.path):
+        if self.ref.find_meta().origin != "data" or is_prepared_dataset(self.path):
             yield from self._prepared(listing.account)
         else:
             yield from self._unprepared(listing.account)

@@ -16,7 +16,6 @@ from ...format.columns.column_files import open_column
 from ...format.columns.column_record import column_of
 from ...format.documents.messages import did_you_mean, nearest_names
 from ...format.documents.value_name import INDEX_COLUMNS, ValueName
-from ...format.nv_meta import FOLDER, is_temporary_index
 from ..dataset import Dataset
 from ..records import SingleFile
 from ..tar import tar_index
@@ -31,13 +30,11 @@ class UnknownValueError(ConfigError):
 
 def write_command(folder: Dataset, names: Iterable[str]) -> str | None:
     """Return the command that writes values of all samples as columns; None if columns cannot be written."""
-    path, meta = folder.path.rstrip("/"), folder.storage.path(FOLDER)
-    if isinstance(folder, SingleFile) or is_temporary_index(meta):
+    if isinstance(folder, SingleFile) or folder.ref.is_temporary:
         return None
-    words = ["energon", "stats", path, "--write", ",".join(names)]
+    words = ["energon", "stats", folder.path.rstrip("/"), "--write", ",".join(names)]
     words += ["--tokenizer", "tokenizer.json"] if _is_of_tokens(words[-1]) else []
-    words += ["--meta-folder", meta] if meta != f"{path}/{FOLDER}" else []
-    return shlex.join(words)
+    return shlex.join([*words, *folder.ref.folder_flags])
 
 
 def column_or_values(

@@ -276,7 +276,7 @@ def with_index(
     if kind_at(ref) != "unprepared tar files":
         return ref
     index = stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY_INDEX))
-    return ref.moved(index_tars(ref.path, index, on_progress, keys=keys), index)
+    return ref.moved(index_tars(ref.path, index, on_progress, keys=keys), index, is_temporary=True)
 
 
 def index_tars(path: str, index: str, on_progress: ProgressCallback | None = None, *, keys: Sequence[str] = ()) -> str:

@@ -201,7 +201,7 @@ def command_for_folder(path: str, names: Sequence[str] | None = None, *, option:
 
 def command_for_ref(ref: DatasetRef) -> str:
     """Return what to do with the folder of a reference, which is not a prepared dataset, as a hint."""
-    option = f" --meta-folder {quoted(ref.folder)}" if ref.other_folder else ""
+    option = "".join(f" {quoted(word)}" for word in ref.folder_flags)
     return command_for_folder(ref.path, option=option)
 
 

@@ -89,7 +89,8 @@ def _fault_of_path(ref: DatasetRef) -> str | None:
     if ref.kind.is_file:
         return None if _exists(path) else f"there is no such file: {display_path(path)}"
     # Most datasets are prepared in place, and need no other test.
-    if not ref.other_folder and _exists(os.path.join(path, INFO_JSON)):
+    meta = ref.find_meta()
+    if meta.origin == "data" and _exists(os.path.join(path, INFO_JSON)):
         return None
     name = display_path(path)
     if not _exists(path):
@@ -98,12 +99,11 @@ def _fault_of_path(ref: DatasetRef) -> str | None:
     of_file = fault_of_file(path)
     if of_file is not None:
         return f"{name}: {of_file[0]}; {of_file[1]}"
-    if ref.other_folder:
-        storage = ref.storage()
-        if is_prepared(storage):
+    if meta.origin != "data":
+        if is_prepared(ref.storage(meta)):
             return None
         command = command_for_ref(ref)
-        return f"{name} is not a prepared dataset: there is no .info.json in {display_path(ref.folder)}; {command}"
+        return f"{name} is not a prepared dataset: there is no .info.json in {display_path(meta.path)}; {command}"
     if _exists(os.path.join(path, INFO_YAML)):
         return None
     return f"{name} is not a prepared dataset: it has no .nv-meta/.info.json; {command_for_folder(path)}"

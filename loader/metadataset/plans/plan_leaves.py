@@ -380,7 +380,7 @@ class TreePlanner:
 
     def _with_known_folder(self, file: str, reference: SourceSpec, ref: DatasetRef) -> DatasetRef:
         """Return a dataset without a meta folder if it cannot have one, which is a fault."""
-        if not ref.other_folder or not ref.kind.is_file:
+        if not (ref.folder_flags and ref.kind.is_file):
             return ref
         self._documents.fault(file, f"{reference.place}.meta_folder", "a single file has none")
         return ref.moved(ref.path)

@@ -137,7 +137,7 @@ def _contradictions(flags: PrepareFlags) -> Iterator[str]:
         media: bool(media),
     }
     for flag, is_given in writing.items():
-        if is_given and flags.ref.other_folder:
+        if is_given and flags.ref.find_meta().origin != "data":
             yield f"{flag} writes files next to the shards, so it conflicts with --meta-folder."
     for flag in ("--fix-duplicates", "--decompress"):
         if writing[flag] and is_url(flags.ref.path):

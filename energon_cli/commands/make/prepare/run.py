@@ -169,7 +169,8 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         print_json(document)
         return
     further = tuple(text for text in report.warnings if text not in draft.folder.contents.warnings)
-    show_done(console, flags.ref.path, replace(report, warnings=further), draft.files, folder=draft.flags.ref.folder)
+    meta = flags.ref.find_meta()
+    show_done(console, flags.ref.path, replace(report, warnings=further), draft.files, folder=meta.path)
     show_account(report.account)
     show_note(*draft.further_notes)
 
@@ -217,7 +218,7 @@ def _further_notes(flags: PrepareFlags, folder: ShardFolder) -> list[str]:
     path, has_tars = flags.ref.path, next(iter(folder.sizes)).endswith(".tar")
     if not has_tars and content_of_folder(path) == "tables":  # never at a URL
         return [f"only tables are indexed; to import all files here, {import_hint(path)}"]
-    if not flags.ref.other_folder:
+    if flags.ref.find_meta().origin == "data":
         if is_url(path) and flags.plan.compat is None and not flags.plan.media:
             return ["without --compat, object stores get no .tar.idx and index.sqlite, which other tools need"]
         return []
@@ -249,7 +250,7 @@ def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bo
     """Prompt for the confirmation; return False to prompt for the choices again."""
     if draft.split_samples:
         show_split_line(console, draft.split_samples, draft.choices.split)
-    show_files(console, draft.files, folder=draft.flags.ref.folder)
+    show_files(console, draft.files, folder=draft.flags.ref.find_meta().path)
     return history.confirm(f"Index {plural(len(draft.folder.sizes), 'shard')} and write this?")
 
 
@@ -281,6 +282,6 @@ def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
     show_part_sets(console, draft.part_sets, folder.contents)
     if planned is not None:
         show_split(console, planned, folder.sizes, draft.choices.split)
-    show_files(console, draft.files, folder=draft.flags.ref.folder)
+    show_files(console, draft.files, folder=draft.flags.ref.find_meta().path)
     show_warning(*warnings)
     show_note(*draft.further_notes)

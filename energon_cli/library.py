@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
@@ -24,14 +25,21 @@ _MARKER = "own_names.py"
 """A module that only this library has."""
 _IMPORTERS = ("energon_cli.", "megatron.energon.")
 """Packages whose modules import the library by its canonical name."""
+_INSTALLING = threading.Lock()
+"""Held while a finder is added, and never while a module is imported: two finders would ask each other without end."""
 
 
 def library_name() -> str:
-    """Return the name of the library in this process, where it is loaded under that name."""
+    """Return the name of the library in this process, and load it if it is the canonical one.
+
+    The free name cannot become another module's, so nothing is loaded here: a thread that imports this package and one
+    that imports the library would wait for each other.
+    """
     finder = _finder()
     if finder is None and _is_taken():
-        finder = _load_as_free()
-    return import_module(CANONICAL if finder is None else finder.root).__name__
+        finder = _installed(FREE, CANONICAL)
+        finder.lend_names()
+    return import_module(CANONICAL).__name__ if finder is None else finder.root
 
 
 def name_here(module: str) -> str:
@@ -41,16 +49,26 @@ def name_here(module: str) -> str:
 
 
 def provide() -> None:
-    """Add the name ``energon_toolkit`` if ``loader`` is the name of the library in this process."""
-    if library_name() == CANONICAL and _finder() is None:
+    """Replace the module ``energon_toolkit``, whose import calls this, by the library."""
+    if library_name() == CANONICAL:
         sys.modules[FREE] = sys.modules[CANONICAL]
-        finder = _Finder(CANONICAL, FREE)
-        finder.register_loaded()
-        sys.meta_path.insert(0, finder)
+        _installed(CANONICAL, FREE).register_loaded()
+    elif not _is_library(sys.modules[FREE].__file__):
+        _load_as_free()
 
 
 def _finder() -> _Finder | None:
     return next((finder for finder in sys.meta_path if isinstance(finder, _Finder)), None)
+
+
+def _installed(root: str, second: str) -> _Finder:
+    """Return the finder of this process, which another thread may have added."""
+    with _INSTALLING:
+        finder = _finder()
+        if finder is None:
+            finder = _Finder(root, second)
+            sys.meta_path.insert(0, finder)
+    return finder
 
 
 def _is_taken() -> bool:
@@ -86,16 +104,14 @@ def _free_spec() -> ModuleSpec | None:
     return spec_from_file_location(FREE, os.path.join(_FOLDER, "__init__.py"), submodule_search_locations=[_FOLDER])
 
 
-def _load_as_free() -> _Finder:
+def _load_as_free() -> None:
     spec = _free_spec()
     if spec is None or spec.loader is None:
         raise ImportError(f"the library is not in {_FOLDER}", name=FREE)
-    finder = _Finder(FREE, CANONICAL)
-    sys.meta_path.insert(0, finder)
+    vars(spec)["_initializing"] = True  # lets other threads wait for the import of this name, as Python does
     sys.modules[FREE] = module_from_spec(spec)
     spec.loader.exec_module(sys.modules[FREE])
-    finder.lend_names()
-    return finder
+    vars(spec)["_initializing"] = False
 
 
 class _Finder(MetaPathFinder):
@@ -119,7 +135,7 @@ class _Finder(MetaPathFinder):
         package, dot, rest = fullname.partition(".")
         if package == self.root:
             if fullname == FREE:
-                return _free_spec()  # to load it again
+                return _free_spec()
             return self._registered(self._others(fullname, path)) if dot and self._is_alias() else None
         if fullname.startswith(_IMPORTERS):
             return _renamed(self._others(fullname, path)) if self.root == FREE else None
@@ -164,7 +180,7 @@ class _Finder(MetaPathFinder):
 
     def _others(self, fullname: str, path: Sequence[str] | None) -> ModuleSpec | None:
         """Return what Python finds without this finder."""
-        finders = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        finders = (finder for finder in [*sys.meta_path] if finder is not self and hasattr(finder, "find_spec"))
         return next((spec for finder in finders if (spec := finder.find_spec(fullname, path)) is not None), None)
 
     def _theirs(self, fullname: str, path: Sequence[str] | None) -> ModuleSpec | None:

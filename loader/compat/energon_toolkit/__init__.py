@@ -3,9 +3,11 @@
 import sys
 from typing import Any
 
-from energon_cli.library import provide
+# Not `from energon_cli.library`: a thread that holds the lock of the module, and one that imports the package, which
+# imports the module, would wait for each other.
+from energon_cli import library as _library
 
-provide()
+_library.provide()
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from operator import attrgetter
 
 from ...escaped_log import get_logger
 from ...parts.large_parts import HEAD_BYTES, LargePart, is_too_large, limit_parts
@@ -51,7 +52,7 @@ def read_sample(
 
 def _read_whole(file: ReadableFile, wanted: Sequence[PartLocation], shard: str) -> dict[str, bytes]:
     contents: dict[PartLocation, bytes] = {}
-    for run in _runs(sorted(wanted, key=lambda part: part.offset)):
+    for run in _runs(sorted(wanted, key=attrgetter("offset"))):
         start, end = run[0].offset, max(part.offset + part.size_bytes for part in run)
         data = file.read_at(start, end - start)
         for part in run:

@@ -237,18 +237,18 @@ def field_map_warnings(choice: DatasetYaml, folder: ShardFolder, *, trust_code: 
         if each.samples == contents.samples
     }
     # Fill the others from one sample of each part set.
-    values = set(contents.json_values)
+    expressions, values = field_map.expressions(), set(contents.json_values)
     for example_index, (key, parts) in enumerate([(contents.key, contents.parts), *contents.examples]):
         testable = {
-            name: expression
-            for name, expression in field_map.expressions().items()
-            if name not in faulty and not FieldMap({name: field_map.fields[name]}).missing(parts)
+            name: accesses
+            for name, accesses in field_map.fields.items()
+            if name not in faulty and any(access.part in parts for access in accesses)
         }
-        for name, fault in _faults(choice, testable, folder, key, parts, trust_code=trust_code):
-            if "is missing" in fault and set(testable[name].split(",")) & values:
+        for name, fault in _faults(choice, FieldMap(testable), folder, key, parts, trust_code=trust_code):
+            if "is missing" in fault and set(expressions[name].split(",")) & values:
                 continue  # other samples have the value: coverage_warnings counts those without it
             proposal = proposals.get(name)
-            has_hint = "did you mean" in fault or proposal in (None, testable[name])
+            has_hint = "did you mean" in fault or proposal in (None, expressions[name])
             where = f"in the first sample, {key}" if contents.is_first and not example_index else f"in sample {key}"
             faulty[name] = f"{where}, {fault}{'' if has_hint else f'; did you mean {proposal!r}?'}"
     return list(faulty.values())
@@ -299,7 +299,7 @@ def _missing_parts(field_map: FieldMap, name: str, contents: SampledContents, pr
 
 def _faults(
     choice: DatasetYaml,
-    expressions: Mapping[str, str],
+    testable: FieldMap,
     folder: ShardFolder,
     key: str,
     parts: Mapping[str, Any],
@@ -310,12 +310,10 @@ def _faults(
     from ...samples.building.check import DecodeCheck
     from ...samples.building.dataset_code import DatasetCode
 
-    for name, expression in expressions.items():
-        # Check the field alone.
-        checked = {name: expression}
-        if name == "turns":  # which have the places of media
-            checked |= {media: expressions[media] for media in _MEDIA_FIELDS if media in expressions}
-        field_map = parse_field_map(checked, file="the field map")
+    for name, expression in testable.expressions().items():
+        # Check the field alone, and turns with the media whose places they have.
+        names = (name, *_MEDIA_FIELDS) if name == "turns" else (name,)
+        field_map = FieldMap({each: testable.fields[each] for each in names if each in testable.fields})
         config = DatasetConfig(sample_type=choice.spec.name, field_map=field_map)
         needed = {part: data for part, data in parts.items() if part in field_map.part_names()}
         unread = (frozenset() if trust_code else PICKLE) | (frozenset() if field_map.looks_inside(TORCH) else TORCH)

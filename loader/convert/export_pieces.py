@@ -155,12 +155,13 @@ class Pieces:
         for piece in self._run(partial(_write_piece, request, self.storage, self.folder), tasks, sizes, on_progress):
             yield from self._samples(piece)
 
-    def of_shards(self, folder: Dataset, ref: DatasetRef, *, on_progress: Callable[[int], None]) -> Iterator[Piece]:
-        """Yield the copies of all shards in order."""
+    def copy_shards(self, folder: Dataset, ref: DatasetRef, *, on_progress: Callable[[int], None]) -> None:
+        """Copy all shards; :meth:`path_of_shard` says where they are."""
         shards = tar_index(folder).shards
         sizes = [shard.size_bytes for shard in shards]
         copy = partial(_copy_shard, ref, self.storage.path(f"{self.folder}/shards"))
-        yield from self._run(copy, range(len(shards)), sizes, on_progress, inside="shards/")
+        for _ in self._run(copy, range(len(shards)), sizes, on_progress, inside="shards/"):
+            pass
 
     def path_of_shard(self, name: str) -> str:
         """Return the path of a copied shard."""

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -50,6 +50,7 @@ FORMATS = ("files", "class-folders", "jsonl", "parquet", "hf", "tar", "webdatase
 
 _MOST_CLASSES = 1_000_000  # their names are in the head of each table
 _TARS = ("tar", "webdataset")  # their members have the names of samples
+_NO_OPTIONS = ("refs", "output", "query", "engine")  # of a request: they say which samples, and where
 _WITHOUT_ROWS = ("files", "class-folders", "tar", "webdataset")  # a sample without parts leaves no trace in them
 
 
@@ -233,18 +234,7 @@ def _job(request: ExportRequest, chosen: Sequence[ChosenSamples]) -> Job:
         # The index of shards that are not prepared is another one in each run.
         others = {"dataset": path} if each.opened.is_temporary else request_of_metadata(folder)
         data.append({**request_of_data(folder), **others})
-    options = (
-        "format",
-        "keep_parts",
-        "drop_parts",
-        "by_shard",
-        "label",
-        "shard_bytes",
-        "link",
-        "raw",
-        "limit",
-        "strict",
-    )
+    options = [each.name for each in fields(request) if each.name not in _NO_OPTIONS]
     return Job(
         command="export",
         request={
@@ -453,8 +443,7 @@ def _copy_shards(
     shards = tar_index(folder).shards
     how: ShardSource = "link" if request.link and isinstance(folder.storage, LocalStorage) else "copy"
     if pieces is not None:
-        for _ in pieces.of_shards(folder, folder.ref.resolved(), on_progress=on_progress):
-            pass
+        pieces.copy_shards(folder, folder.ref.resolved(), on_progress=on_progress)
     with NewOutput(request.output) as target:
         target.job = job
         for shard in shards:

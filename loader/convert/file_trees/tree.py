@@ -195,14 +195,21 @@ class FileTree(ABC):
     def leave(self, account: Account, name: str, reason: str) -> None:
         account.leave(self.unit, reason, self.example(name), size_bytes=self.size(name))
 
-    def leave_others(self, account: Account, used: Collection[str], pictures: str = "") -> None:
-        """Count all files, those that are not used as left out; ``pictures`` is the reason of pictures."""
+    def leave_others(self, account: Account, used: Collection[str], *, pictures: str = "", reason: str = "") -> None:
+        """Count all files, those that are not used as left out.
+
+        Args:
+            pictures: The reason of pictures; an empty text for the one that their names give.
+            reason: The reason of all files; an empty text for reasons by their names.
+        """
         for folder, names in self.folders(account):
             for name in names:
                 full = join_names(folder, name)
                 # Tables and archives have reasons of their own.
                 if full in used:
                     account.use(self.unit)
+                elif reason:
+                    self.leave(account, full, reason)
                 elif pictures and kind_of_name(name.rpartition(".")[2]) == "image":
                     self.leave(account, full, pictures)
                 elif role_of_name(name) not in ("data", "document"):

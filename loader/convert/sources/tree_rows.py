@@ -93,12 +93,7 @@ class TreeRows:
         self._tree, self._read = self._files.tree, set()
         self._joined = JoinedRows(self._files, self._survey.rows, self._options, self._listing)
         yield from self._rows_of_tables()
-        for folder, names in self._tree.folders(self._account):
-            for name in names:
-                if join_names(folder, name) in self._read:
-                    self._account.use(self._tree.unit)
-                else:
-                    self._tree.leave(self._account, join_names(folder, name), "L119")
+        self._tree.leave_others(self._account, self._read, reason="L119")
 
     def _leave_the_rest(self) -> None:
         for folder, names in self._folders():

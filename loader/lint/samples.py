@@ -13,7 +13,6 @@ from ..dataset.tar import tar_index
 from ..errors import plural
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.index.dataset_index import DatasetIndex
-from ..format.index.keys import equal_neighbours
 from ..format.index.layout import once_warning
 from ..format.index.shard_index import ShardIndex
 from ..format.jsonl.lines import BYTE_ORDER_MARK
@@ -97,7 +96,6 @@ def required_parts(config: DatasetConfig | None) -> dict[str, list[str]]:
 
 
 _MAX_DUPLICATES = 100  # findings
-_HASHES_AT_ONCE = 1 << 20  # 8 MB of the index
 
 
 def _check_duplicate_keys(dataset: Dataset) -> Iterator[Finding]:
@@ -119,21 +117,10 @@ def _check_part_names(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _duplicate_keys(index: DatasetIndex) -> Iterator[Finding]:
-    start = 0
-    while start < len(index):
-        # Read the key table in pieces that end between two hashes.
-        stop = min(start + _HASHES_AT_ONCE, len(index))
-        while stop < len(index) and index.key_hash[stop] == index.key_hash[stop - 1]:
-            stop += 1
-        # Keys of one hash may differ, so the keys themselves are compared.
-        for low, high in equal_neighbours(np.array(index.key_hash[start:stop])):
-            seen: dict[str, int] = {}
-            for sample in index.key_sample[start + low : start + high].tolist():
-                first = seen.setdefault(index.key(sample), sample)
-                if first != sample:
-                    message = f"sample {index.full_key(first)} has the same key: look-up by bare key finds both"
-                    yield Finding(SampleFaults.W305, message, shard=index.shard_of(sample).name, key=index.key(sample))
-        start = stop
+    for first, *others in index.repeated():
+        message = f"sample {index.full_key(first)} has the same key: look-up by bare key finds both"
+        for sample in others:
+            yield Finding(SampleFaults.W305, message, shard=index.shard_of(sample).name, key=index.key(sample))
 
 
 def _check_byte_order_marks(sample: ReadSample) -> Iterator[Finding]:

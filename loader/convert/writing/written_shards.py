@@ -13,7 +13,6 @@ import msgspec
 from ...errors import ConfigError
 from ...format.index.dataset_index import DatasetIndex
 from ...format.index.journal import save_scans
-from ...format.index.keys import equal_neighbours
 from ...format.index.layout import AbstractIndex, ShardEntry
 from ...format.nv_meta import DATASET_YAML
 from ...format.unfinished import WRITING_FOLDER, remove_left_files, remove_work_folder
@@ -269,13 +268,7 @@ def _check_files(storage: Storage, shards: Sequence[ShardRecord]) -> None:
 
 def repeated_keys(index: AbstractIndex) -> list[str]:
     """Return the places of samples with the key of another one, each with the place of that."""
-    repeated: list[str] = []
     if not (isinstance(index, DatasetIndex) and index.layout.duplicate_keys):
-        return repeated
-    for start, stop in equal_neighbours(index.key_hash[:]):
-        # Other keys may have the same hash.
-        places: dict[str, list[str]] = {}
-        for sample in index.key_sample[start:stop].tolist():
-            places.setdefault(index.key(sample), []).append(index.full_key(sample))
-        repeated += [f"{first} and {second}" for names in places.values() for first, second in pairwise(names)]
-    return repeated
+        return []
+    places = ([*map(index.full_key, samples)] for samples in index.repeated())
+    return [f"{first} and {second}" for names in places for first, second in pairwise(names)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isqrt
 from typing import Any, NamedTuple, cast
@@ -21,6 +21,7 @@ from ..nv_meta import INDEX_FOLDER, contradictory, outdated
 from ..tar.header import BLOCK
 from ..tar.names import decode_name, encode_name
 from .key_hash import hash_key, hash_ragged
+from .keys import equal_neighbours
 from .layout import (
     COLUMNS,
     PART_SETS_FILE,
@@ -34,6 +35,7 @@ from .layout import (
 from .npy_column import column_bytes, map_column
 from .shard_index import ShardIndex, ShardRows, scan_facts
 
+_HASHES_AT_ONCE = 1 << 20  # 8 MB of the key table
 _PART_COLUMNS = frozenset({"part_name", "part_offset", "part_size"})  # those with a row for each part
 
 
@@ -218,6 +220,22 @@ class DatasetIndex(AbstractIndex):
             return sorted({*self._find(encode_name(key)), *self._find_full(key)})
         except UnicodeEncodeError:
             return []  # a lone surrogate, for example from JSON, which no bytes encode
+
+    def repeated(self) -> Iterator[list[int]]:
+        """Yield the samples of each key that several samples have, in the order of hashes."""
+        start = 0
+        while start < len(self):
+            # Read the key table in pieces that end between two hashes.
+            stop = min(start + _HASHES_AT_ONCE, len(self))
+            while stop < len(self) and self.key_hash[stop] == self.key_hash[stop - 1]:
+                stop += 1
+            # Keys of one hash may differ, so the keys themselves are compared.
+            for low, high in equal_neighbours(np.array(self.key_hash[start:stop])):
+                by_key: dict[str, list[int]] = {}
+                for sample in self.key_sample[start + low : start + high].tolist():
+                    by_key.setdefault(self.key(sample), []).append(sample)
+                yield from (samples for samples in by_key.values() if len(samples) > 1)
+            start = stop
 
     def starting(self, samples: range, text: str) -> list[int]:
         # Compare the first bytes of all keys that are long enough at once.

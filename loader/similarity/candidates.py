@@ -10,7 +10,7 @@ from itertools import repeat
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import IntArray
+from ..arrays import Components, IntArray
 from ..lazy_torch import torch
 from .vectors import Vectors
 
@@ -27,48 +27,6 @@ _CELLS_OF_A_VECTOR = {"cosine": 3, "hamming": 12}  # bits that just reach their 
 _TRAINING_VECTORS = 40  # of each cell, from which its centre follows
 _TRAINING_STEPS = 5  # more move centres too little to matter
 _LARGE_RUN = 64  # equal bands of more samples are checked for pairs that are joined already
-
-
-class Components:
-    """Groups of samples that pairs join: each sample points to one with a lower position, or to itself."""
-
-    def __init__(self, samples: int) -> None:
-        self._parent = np.arange(samples)
-
-    def roots(self, samples: IntArray) -> IntArray:
-        """Return the first sample of the group of each sample."""
-        root: IntArray = self._parent[samples]
-        while True:
-            above = self._parent[root]
-            if np.array_equal(above, root):
-                return root
-            self._parent[samples] = root = above
-
-    def apart(self, left: IntArray, right: IntArray) -> Pairs:
-        """Return the pairs whose samples are in different groups."""
-        differ = self.roots(left) != self.roots(right)
-        return left[differ], right[differ]
-
-    def are_joined(self, left: IntArray, right: IntArray) -> bool:
-        """Return True if all these samples are in one group."""
-        roots = self.roots(left)
-        return bool((roots == roots[0]).all() and (self.roots(right) == roots[0]).all())
-
-    def join(self, left: IntArray, right: IntArray) -> None:
-        """Join the groups of the samples of each pair."""
-        while len(left):
-            first, second = self.roots(left), self.roots(right)
-            low, high = np.minimum(first, second), np.maximum(first, second)
-            differ = low != high
-            left, right = low[differ], high[differ]
-            np.minimum.at(self._parent, right, left)
-
-    def groups(self) -> list[IntArray]:
-        """Return the positions of groups of several samples, ascending."""
-        roots = self.roots(np.arange(len(self._parent)))
-        order = np.argsort(roots, kind="stable")
-        parts = np.split(order, np.flatnonzero(np.diff(roots[order])) + 1) if len(order) else []
-        return [part for part in parts if len(part) > 1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from ..arrays import IntArray
+from ..arrays import Components, IntArray
 from ..convert.split_groups import LeakReport, leaks_of
 from ..dataset.dataset import Dataset
 from ..engine.workers import usable_cores
@@ -16,7 +16,7 @@ from ..format.columns.column import Column
 from ..format.dataset_ref import DatasetRef
 from ..lazy_torch import torch
 from ..metadataset.leaf_samples import samples_of_splits
-from .candidates import Components, OnProgress, Pairs, pairs_of_bands, pairs_of_blocks, pairs_of_cells
+from .candidates import OnProgress, Pairs, pairs_of_bands, pairs_of_blocks, pairs_of_cells
 from .vectors import Vectors, vectors_of, vectors_of_datasets
 
 EXACT_SAMPLES = 300_000

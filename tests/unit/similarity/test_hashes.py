@@ -12,11 +12,11 @@ import pytest
 from demo_photographs import FOLDER as PHOTOGRAPHS
 from PIL import Image, ImageDraw, ImageFont
 
+from loader.arrays import Components
 from loader.errors import SkipSample
 from loader.format.columns.column import Column, VectorColumn
 from loader.format.columns.column_record import ColumnRecord
 from loader.similarity import hash_picture, hash_text, near_duplicate_groups
-from loader.similarity.candidates import Components
 from loader.similarity.vectors import THRESHOLDS, vectors_of
 
 WORDS = ("the", "of", "and", "a", "to", "in", "you", "that", "was", "for", "are", "with", "they", "have", "or")

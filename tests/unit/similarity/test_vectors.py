@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from loader.arrays import Components
 from loader.errors import ConfigError
 from loader.format.columns.column import Column, VectorColumn
 from loader.format.columns.column_record import ColumnRecord
@@ -18,7 +19,6 @@ from loader.similarity import (
     near_duplicate_groups,
     neighbours,
 )
-from loader.similarity.candidates import Components
 from loader.similarity.vectors import vectors_of
 
 

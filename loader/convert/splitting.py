@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import IntArray
+from ..arrays import Components, IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.query import Compute
@@ -288,16 +288,8 @@ def connect_shards(shard_of: IntArray, groups: IntArray, shards: int) -> IntArra
     >>> connect_shards(np.array([0, 1, 2]), np.array([5, 6, 5]), 4).tolist()
     [0, 1, 0, 3]
     """
-    # Shards that a group has samples in are neighbours in the sorted pairs.
-    pairs = np.unique(groups * shards + shard_of)
-    group, shard = pairs // shards, pairs % shards
-    same = group[1:] == group[:-1]
-    first, second = shard[:-1][same], shard[1:][same]
-    # Each shard points to the lowest shard that a neighbour points to, and then to what that one points to.
-    lowest, before = np.arange(shards), np.full(shards, -1)
-    while not np.array_equal(lowest, before):
-        before = lowest.copy()
-        np.minimum.at(lowest, first, lowest[second])
-        np.minimum.at(lowest, second, lowest[first])
-        lowest = lowest[lowest]
-    return lowest
+    # The shard of each sample is connected with the shard of the first sample of its group.
+    _, first, group_of = np.unique(groups, return_index=True, return_inverse=True)
+    components = Components(shards)
+    components.join(shard_of[first][group_of], shard_of)
+    return components.roots(np.arange(shards))

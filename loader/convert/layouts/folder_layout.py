@@ -9,6 +9,7 @@ from itertools import chain
 import msgspec
 
 from ...errors import ConfigError
+from ...format.tar.names import marked
 from ..rows.row import NO_SPLIT, PartRef, ValueRef
 from ..tables.named_files import ROLE_NAMES
 from ..tables.split_names import split_of_folder, splits_of_names
@@ -55,7 +56,7 @@ class FolderLayout:
         if name not in self.classes:  # it is in no split part, or appeared after the folders were listed
             return {}
         # JSON holds no bytes that are not UTF-8.
-        document = {"label_name": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")}
+        document = {"label_name": marked(name)}
         return {
             "cls": ValueRef(str(self.classes[name]).encode()),
             "json": ValueRef(msgspec.json.encode(document)),

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...format.tar.names import marked
 from ...storage import open_parent
 from .row import FaultRef, FileRef, PartRef
 
@@ -82,7 +83,7 @@ class FileAccess:
         leads = "" if target == path else f", it leads to {target}"
         reason = f"{path!r} is outside of {' and '.join(roots)}{leads}"
         return FaultRef(
-            os.fsencode(reason).decode("utf-8", "replace"),
+            marked(reason),
             hint="name the folder of the files with --root, or allow any file with --allow-outside",
             code="F105",
         )

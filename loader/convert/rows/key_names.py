@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
-from ...format.tar.names import split_member_name
+from ...format.tar.names import marked, split_member_name
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _MAX_BYTES = 1000  # of a key; file systems allow 255 for each folder, tars any length
@@ -53,4 +53,4 @@ def without_controls(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return _UNSAFE.sub("_", text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+    return _UNSAFE.sub("_", marked(text))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection
-from hashlib import blake2b
 
 import msgspec
 import numpy as np
 
 from ...arrays import IntArray
 from ...errors import SampleError
+from ..writing.seen_keys import hash_key
 
 NO_SPLIT = "-"
 """The split of rows that belong to no split part, while others do."""
@@ -193,11 +192,6 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 _FILES = (FileRef, UrlRef, RangeRef)
 
 
-def printable(name: str) -> str:
-    """Return the name of a file with marks in place of bytes that are not UTF-8."""
-    return os.fsencode(name).decode("utf-8", "replace")
-
-
 def unique_part(name: str, taken: Collection[str]) -> str:
     """Return a part name that a sample does not have: this one, or with a number before it.
 
@@ -209,11 +203,6 @@ def unique_part(name: str, taken: Collection[str]) -> str:
         count += 1
         unique = f"{count}.{name}"
     return unique
-
-
-def hash_key(key: str) -> int:
-    """Return 63 bits of a hash of a key, the same in each process."""
-    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "little") >> 1
 
 
 def hash_thing(row: Row, row_index: int) -> int:

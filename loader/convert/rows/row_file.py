@@ -13,8 +13,9 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...format.tar.header import BLOCK
 from ...storage import ClosesOnExit, ReadableFile, open_parent, raise_storage_error
+from ..writing.seen_keys import hash_key
 from ..writing.shard_file import member_bytes
-from .row import NO_SPLIT, CellRef, Row, hash_key, hash_thing, rename_repeated
+from .row import NO_SPLIT, CellRef, Row, hash_thing, rename_repeated
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Row)

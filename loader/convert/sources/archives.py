@@ -11,7 +11,7 @@ import msgspec
 
 from ...engine import Account
 from ...errors import ConfigError
-from ...format.tar.names import reason_without_sample, split_member_name
+from ...format.tar.names import marked, reason_without_sample, split_member_name
 from ...prepare.decompress import unpacked_chunks
 from ...prepare.shards import is_compressed_tar
 from ...storage import is_url, open_parent, raise_storage_error
@@ -21,7 +21,7 @@ from ..file_trees.tree import FileTree, FolderTree, read_tar_members
 from ..file_trees.url_tree import UrlTree
 from ..rows.file_access import file_version
 from ..rows.key_names import key_of_path
-from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row, printable, unique_part
+from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row, unique_part
 from ..tables.split_names import splits_of_files, splits_of_names
 from .source import ImportSource, Listing
 
@@ -96,7 +96,7 @@ def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
             account.lose("members", reason, f"{shown}, {name}", size_bytes=member[1])
     account.take("members", sum(map(len, samples.values())))
     for key, parts in samples.items():
-        yield Row(key=key_of_path(key), parts=parts, origin=printable(f"{shown}, {key}"))
+        yield Row(key=key_of_path(key), parts=parts, origin=marked(f"{shown}, {key}"))
 
 
 def plain_tar(path: str, scratch: str) -> str:

@@ -22,9 +22,9 @@ from ...format.dataset_ref import DatasetRef
 from ...format.documents.dataset_files import is_prepared
 from ...format.index.dataset_index import DatasetIndex
 from ...format.index.shard_index import ShardIndex, index_shard
-from ...format.tar.names import is_outside_name
+from ...format.tar.names import is_outside_name, marked
 from ...storage import FileInfo, open_storage
-from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row, printable
+from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row
 from .source import ImportSource, Listing
 
 
@@ -112,8 +112,8 @@ class ShardSource(ImportSource):
         name, offset, size = index.part_name.tolist(), index.part_offset.tolist(), index.part_size.tolist()
         part_ends, key_ends, keys = index.part_ends.tolist(), index.key_ends.tolist(), index.key_bytes.tobytes()
         are_kept = [is_kept(part, keep=self.keep_parts, drop=self.drop_parts) for part in index.part_names]
-        written = [*map(printable, index.part_names)]
-        file, changed, short = os.fsencode(path), shard.version, printable(shard.name)
+        written = [*map(marked, index.part_names)]
+        file, changed, short = os.fsencode(path), shard.version, marked(shard.name)
         for position, sample in enumerate(numbers):
             key = keys[key_ends[sample - 1] if sample else 0 : key_ends[sample]].decode("utf-8", "replace")
             parts: dict[str, PartRef] = {}

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...errors import ConfigError, SampleError, plural
+from ...format.tar.names import marked
 from ...parts.kinds import kind_of_name, usual_extension
 from ..annotations.json_elements import LINE_ENDINGS, Element, decode, document_key, fault_row, read_elements
 from ..file_trees.file_names import is_about
@@ -21,7 +22,7 @@ from ..file_trees.tree import FileTree, FolderTree
 from ..layouts.tree_files import TreeFiles
 from ..rows.documents import take_items, with_items
 from ..rows.key_names import key_of_path
-from ..rows.row import CellReader, PartRef, Row, ValueRef, printable
+from ..rows.row import CellReader, PartRef, Row, ValueRef
 from ..tables.inline_data import is_inline
 from ..tables.named_files import NamedFiles, is_link
 from ..tables.source_options import SourceOptions
@@ -139,7 +140,7 @@ def _rows_of_file(
 
 def _elements(tree: FileTree, name: str, scratch: str) -> tuple[bool, Iterator[Element]]:
     """Return the documents of a file, and True if it is one document."""
-    origin = printable(tree.example(name))
+    origin = marked(tree.example(name))
     if not name.lower().endswith(LINE_ENDINGS):
         # Read the file as one document.
         with tree.open(name) as file:

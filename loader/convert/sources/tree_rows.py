@@ -12,6 +12,7 @@ import msgspec
 
 from ...engine import Account
 from ...errors import plural
+from ...format.tar.names import marked
 from ...parts.kinds import MEDIA_KINDS, kind_of_name
 from ..file_trees.file_names import HIDDEN, group_files, join_names, reason_of_name
 from ..layouts.grouping import Role, are_parallel
@@ -20,7 +21,7 @@ from ..layouts.rows import RowsOfTable
 from ..layouts.tree_files import TreeFiles
 from ..readers.registry import readers
 from ..rows.key_names import key_of_path
-from ..rows.row import NO_SPLIT, AnnotationRef, FaultRef, PartRef, Row, StoredRef, ValueRef, printable, unique_part
+from ..rows.row import NO_SPLIT, AnnotationRef, FaultRef, PartRef, Row, StoredRef, ValueRef, unique_part
 from ..tables.named_files import extension_of_path, part_name_of_column, split_name
 from ..tables.source_options import SourceOptions
 from ..tables.split_names import is_of_several_splits, names_of_parts, split_of_folder, splits_of_files
@@ -175,7 +176,7 @@ class TreeRows:
         return ref if isinstance(ref, StoredRef) else None, about
 
     def _shown(self, name: str) -> str:
-        return printable(self._tree.example(name))
+        return marked(self._tree.example(name))
 
     def _grouped_rows(self) -> Iterator[Row]:
         grouping = self._survey.grouping

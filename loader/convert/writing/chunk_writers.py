@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ...errors import SampleError
+from ...format.tar.names import marked
 from ...parts.kinds import is_compressed, part_extension
-from .sample_writers import CellKind, ExportedSample, SampleWriter, as_cell, text_of_key
+from .sample_writers import CellKind, ExportedSample, SampleWriter, as_cell
 
 _CHUNK_BYTES = 64 << 20  # the size that both libraries advise: readers fetch whole chunks
 _MOST_BYTES = (1 << 32) - _CHUNK_BYTES  # offsets are of 32 bits
@@ -62,7 +63,7 @@ class ChunkWriter(SampleWriter):
         self._chunks: list[dict[str, Any]] = []
 
     def _write(self, sample: ExportedSample) -> None:
-        values = [text_of_key(sample.full_key).encode()]
+        values = [marked(sample.full_key).encode()]
         for name, kind in [*self._columns.items()][1:]:
             try:
                 values.append(self._value(name, kind, sample))

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 from ...errors import ConfigError, SampleError, required_package
+from ...format.tar.names import marked
 from ...parts.kinds import is_compressed, kind_of_name, part_extension
 from ...parts.large_parts import CHECKED_JSON_BYTES
 from .new_output import NewOutput
@@ -205,7 +206,7 @@ def features_of(kinds: Mapping[str, CellKind], class_names: Sequence[str] = ()) 
 def as_cell(name: str, data: bytes, kind: CellKind, *, sample: ExportedSample) -> Any:
     """Return the value of a part in a table; media as ``datasets`` stores them."""
     if kind in ("image", "audio"):
-        return {"bytes": data, "path": f"{text_of_key(sample.key)}.{name}"}
+        return {"bytes": data, "path": f"{marked(sample.key)}.{name}"}
     if kind == "bytes":
         return data
     try:
@@ -320,7 +321,7 @@ class ParquetWriter(SampleWriter):
         self._rows = _Batches(self._open.enter_context(parquet.ParquetWriter(self.file, schema)), schema)
 
     def _write(self, sample: ExportedSample) -> None:
-        row = {"__key__": text_of_key(sample.full_key), "__split__": sample.split or None}
+        row = {"__key__": marked(sample.full_key), "__split__": sample.split or None}
         self._rows.add(row | _cells(sample, self._kinds), _size(sample))
 
     def _finish(self) -> None:
@@ -350,7 +351,7 @@ class HuggingFaceWriter(SampleWriter):
 
     def _write(self, sample: ExportedSample) -> None:
         cells = _cells(sample, self._kinds)
-        self._rows_of(sample.split).add({"__key__": text_of_key(sample.full_key), **cells}, _size(sample))
+        self._rows_of(sample.split).add({"__key__": marked(sample.full_key), **cells}, _size(sample))
 
     def _rows_of(self, split: str) -> _Batches:
         if split not in self._parts:
@@ -395,11 +396,6 @@ def _cells(sample: ExportedSample, kinds: Mapping[str, CellKind]) -> dict[str, A
 
 def _size(sample: ExportedSample) -> int:
     return sum(map(len, sample.parts.values()))
-
-
-def text_of_key(key: str) -> str:
-    """Return a key as a text in UTF-8, which a name in a tar need not be."""
-    return key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _import(name: str, *, extra: str) -> Any:

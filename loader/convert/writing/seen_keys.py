@@ -11,7 +11,7 @@ _Hashes = npt.NDArray[np.uint64]
 
 
 class SeenKeys:
-    """The keys of samples by a hash of 64 bits, and the number of the shard of each.
+    """The keys of samples by a hash of 63 bits, and the number of the shard of each.
 
     The keys of the last samples are in a dictionary; older ones are in sorted arrays, 12 bytes a key, which are merged
     when they are of like lengths, so that there are few of them.
@@ -24,13 +24,13 @@ class SeenKeys:
         self._runs: list[tuple[_Hashes, npt.NDArray[np.uint32]]] = []
 
     def add(self, key: str, shard: int) -> None:
-        self._recent[_hash(key)] = shard
+        self._recent[hash_key(key)] = shard
         if len(self._recent) >= self._MAX_RECENT:
             self._settle()
 
     def shard(self, key: str) -> int | None:
         """Return the shard of a key, or of another key with the same hash; None for a key that is new."""
-        value = _hash(key)
+        value = hash_key(key)
         if value in self._recent:
             return self._recent[value]
         wanted = np.uint64(value)
@@ -52,5 +52,6 @@ class SeenKeys:
         self._runs.append((run[order], shards[order]))
 
 
-def _hash(key: str) -> int:
-    return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+def hash_key(key: str) -> int:
+    """Return 63 bits of a hash of a key, the same in each process."""
+    return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") >> 1

@@ -34,6 +34,15 @@ def printable(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def marked(name: str) -> str:
+    r"""Return a name with marks in place of bytes that are not UTF-8, for documents and tables.
+
+    >>> marked("caf\udce9.txt")
+    'caf\ufffd.txt'
+    """
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def split_member_name(name: str) -> tuple[str, str] | None:
     """Split one member's name into key and part name; return None if it belongs to no sample.
 

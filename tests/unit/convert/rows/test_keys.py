@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from loader.convert.rows.key_names import key_of_path
-from loader.convert.rows.row import hash_key, rename_repeated
+from loader.convert.rows.row import rename_repeated
+from loader.convert.writing.seen_keys import hash_key
 from loader.format.tar.names import split_member_name
 
 

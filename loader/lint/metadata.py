@@ -78,7 +78,7 @@ def check_split(dataset: Dataset) -> Iterator[Finding]:
         if not FilterFiles.of_dataset(dataset.storage, name).exist():
             yield Finding(Split.E206, f"part {part!r} of the split has the filter {name!r}, which is missing")
     yield from _unknown_excludes(dataset.index, split)
-    yield from _unused_shards(dataset, split, parts_of)
+    yield from _unused_shards(dataset, parts_of)
 
 
 def _do_parts_overlap(dataset: Dataset, split: SplitConfig, part: str, other: str) -> bool:
@@ -102,7 +102,7 @@ def _unknown_excludes(index: AbstractIndex, split: SplitConfig) -> Iterator[Find
             yield Finding(Split.W204, f"excluded: {name!r}", shard=shard, key=key)
 
 
-def _unused_shards(dataset: Dataset, split: SplitConfig, used: Collection[str]) -> Iterator[Finding]:
+def _unused_shards(dataset: Dataset, used: Collection[str]) -> Iterator[Finding]:
     unreadable: list[str] = []
     try:
         on_disk = find_shards(dataset.storage, skipped=unreadable).names
@@ -112,7 +112,7 @@ def _unused_shards(dataset: Dataset, split: SplitConfig, used: Collection[str]) 
         if name.endswith(SHARD_SUFFIXES) and name not in dataset.shard_counts:
             message = "a name that no reader opens: a pipe, device or socket, or one with '..'"
             yield Finding(Split.W201, message, shard=name, in_index=False)
-    excluded = split.excluded_shards()
+    excluded = dataset.documents.excluded_shards
     for shard in on_disk:
         if shard not in dataset.shard_counts:
             message = "the shard is not in the index either: run energon prepare again"

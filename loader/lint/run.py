@@ -315,15 +315,12 @@ def _shards_to_check(dataset: Dataset, split_parts: tuple[str, ...] | None) -> l
     Raises:
         RequestError: There are no such split parts.
     """
-    # An invalid split is a finding of its own.
-    try:
-        split = dataset.documents.split
-    except ConfigError:
-        split = None
+    split, excluded = None, frozenset[str]()
+    with suppress(ConfigError):  # an invalid split is a finding of its own
+        split, excluded = dataset.documents.split, dataset.documents.excluded_shards
     if split and split_parts:
         _check_parts(split_parts, split.split_parts)
     # Excluded shards may be damaged: that is often why they are excluded.
-    excluded = split.excluded_shards() if split else frozenset()
     shards = [shard for shard in dataset.index.shards if shard.name not in excluded]
     if split_parts is None:
         return shards

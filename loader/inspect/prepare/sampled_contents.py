@@ -12,12 +12,12 @@ from ...cached_property import cached_property
 from ...errors import plural
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.dataset_config import DatasetConfig
-from ...format.documents.dataset_files import is_prepared
+from ...format.documents.dataset_files import current_split_file, is_prepared
 from ...format.documents.field_map import FieldMap, parse_field_map
 from ...format.documents.messages import nearest_names
 from ...format.index.layout import AbstractIndex, once_warning
 from ...format.index.object_commit import read_committed_documents
-from ...format.nv_meta import FOLDER, SPLIT_JSON, SPLIT_YAML
+from ...format.nv_meta import FOLDER
 from ...format.records.folder_index import RecordIndex
 from ...parts.kinds import PICKLE, TORCH, part_extension
 from ...parts.part_sets import Missing, PartSets
@@ -186,7 +186,7 @@ def inspect_folder(
     return ShardFolder(
         storage=storage,
         search=search,
-        has_split=prepared and any(storage.exists(f"{FOLDER}/{name}") for name in (SPLIT_YAML, SPLIT_JSON)),
+        has_split=prepared and current_split_file(storage) is not None,
         has_dataset_yaml=prepared and storage.exists(f"{FOLDER}/{ref.dataset_file}"),
         prepared=prepared,
         contents=contents,

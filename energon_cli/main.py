@@ -216,9 +216,12 @@ def _run(program: click.Group, arguments: list[str], settings: OutputSettings) -
     except Exception as error:  # noqa: BLE001 - any other error becomes one line instead of a traceback
         _print_message(error_text(error))
         if not settings.debug:
+            import traceback
+
+            (last,) = traceback.extract_tb(error.__traceback__, limit=-1)
+            where = f"{last.filename}:{last.lineno}"
             _print_message(
-                "  this is a bug or an unexpected state of the machine; run again with --debug",
-                label=None,
+                f"  this is a bug or an unexpected state of the machine, at {where}; run again with --debug", label=None
             )
         return EXIT_FAILED
 

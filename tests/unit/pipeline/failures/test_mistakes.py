@@ -194,12 +194,16 @@ def test_a_tolerance_of_0_allows_mistakes() -> None:
 
 
 def test_decoding_has_no_mistakes() -> None:
-    policy = policy_of()
+    handled: list[Exception] = []
+    policy = FailurePolicy(
+        lambda error, _sample, _sources: handled.append(error), lane=0, worker=WorkerFailures(is_new=True)
+    )
     for sample in MANY:
         try:
             misspelt_attribute(sample)
         except AttributeError as error:
             policy.failed("decode", error, sample)
+    assert len(handled) == len(MANY)
 
 
 # ----------------------------------------------------------------------------------------------------- the log

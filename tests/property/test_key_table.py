@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,20 @@ def test_small_shards_share_a_run() -> None:
     writer.finish_run()
     assert len(writer.ends) == 3
     assert writer.ends[-1] == 3_000_000
+
+
+def test_a_run_keeps_nothing_else_of_a_scan_in_memory() -> None:
+    writer = RunWriter(Rows().append, Rows().append)
+    tracemalloc.start()
+    try:
+        for shard in range(20):
+            scan = bytes(1 << 20)
+            writer.add(np.frombuffer(scan, np.uint64, count=100), np.full(100, shard, np.uint64))
+            del scan
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 1 << 20
 
 
 def test_a_dataset_of_small_shards_is_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

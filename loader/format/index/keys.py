@@ -37,7 +37,8 @@ class RunWriter:
 
     def add(self, hashes: npt.NDArray[np.uint64], samples: npt.NDArray[np.uint64]) -> None:
         """Add the hashes of the next shard; the samples of equal hashes ascend."""
-        self._pieces.append((hashes, samples))
+        # A copy: the hashes of a stored scan are a view that would keep the bytes of the whole scan in memory.
+        self._pieces.append((hashes.copy(), samples))
         self._rows += len(hashes)
         if self._rows >= self._rows_at_once:
             self.finish_run()

@@ -361,13 +361,9 @@ def shared_end(name: str, text: str) -> str:
 
 def _same_end(name: str, other: str) -> int:
     """Return the number of last components that two paths share."""
-    pairs = zip(reversed(name.split("/")), reversed(other.split("/")), strict=False)
-    return next((same for same, (a, b) in enumerate(pairs) if a != b), min(name.count("/"), other.count("/")) + 1)
+    return len(posixpath.commonprefix([name.split("/")[::-1], other.split("/")[::-1]]))
 
 
 def _same_begin(folder: str, other: str) -> int:
     """Return the number of first components that two folders share."""
-    pairs = zip(folder.split("/"), other.split("/"), strict=False)
-    return next(
-        (same for same, (a, b) in enumerate(pairs) if a != b or not a), min(folder.count("/"), other.count("/")) + 1
-    )
+    return len(posixpath.commonprefix([folder.split("/"), other.split("/")])) if folder else 0

@@ -8,6 +8,7 @@ new one. After an interruption, the next run does the rest, because it renames o
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from ..format.index.writer import DuplicateKeys
 from ..format.tar.header import BLOCK, check_header, header_size, parse_pax_records
 from ..format.tar.names import decode_name, encode_name, split_member_name
 from ..format.tar.scan import TarScan, read_members
-from ..storage import ReadableFile, Storage, rename_file
+from ..storage import FileStream, ReadableFile, Storage, rename_file
 
 _NAME, _SIZE, _CHECKSUM, _PREFIX = slice(0, 100), slice(124, 136), slice(148, 156), slice(345, 500)
 _POSIX = b"ustar\0"
@@ -152,12 +153,8 @@ def _write_copy(source: ReadableFile, target: BinaryIO, path: str, keys: Mapping
 
 
 def _copy_range(source: ReadableFile, target: BinaryIO, start: int, stop: int) -> None:
-    while start < stop:
-        data = source.read_at(start, min(_CHUNK_BYTES, stop - start))
-        if not data:
-            return  # the shard was cut meanwhile; the comparison will find that
-        target.write(data)
-        start += len(data)
+    # If the shard was cut meanwhile, the comparison will find that.
+    shutil.copyfileobj(FileStream(source, start, stop - start), target, _CHUNK_BYTES)
 
 
 def _verify_copy(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from typing import Literal
 
 from ...dataset.dataset import Dataset
 from ...errors import ConfigError, StorageError
 from ...format.index.layout import ShardEntry
-from ...storage import LocalStorage, raise_storage_error
+from ...storage import FileStream, LocalStorage, raise_storage_error
 
 ShardSource = Literal["reference", "link", "copy"]
 _COPY_BYTES = 16 << 20
@@ -27,10 +28,8 @@ def place_shard(folder: Dataset, shard: ShardEntry, path: str, how: ShardSource,
     # Copy it.
     if how == "copy":
         with folder.open_shard(shard) as source, open(path, "xb") as file:
-            size_bytes = shard.size_bytes
-            starts = range(0, size_bytes, _COPY_BYTES)
-            file.writelines(source.read_at(start, min(_COPY_BYTES, size_bytes - start)) for start in starts)
-            missing = size_bytes - file.tell()
+            shutil.copyfileobj(FileStream(source, 0, shard.size_bytes), file, _COPY_BYTES)
+            missing = shard.size_bytes - file.tell()
         if missing:
             raise StorageError(
                 f"this shard ended {missing} bytes early while it was copied",

@@ -6,7 +6,7 @@ import posixpath
 from collections import Counter
 from dataclasses import replace
 
-from ..layouts.grouping import NUMBERED, folder_names
+from ..layouts.grouping import NUMBERED, folder_names, folders_above
 from ..layouts.hypothesis import TreeLayout
 from ..layouts.survey import Survey
 from ..layouts.tree_files import kind_of_extension
@@ -24,7 +24,7 @@ def with_things(survey: Survey, layout: TreeLayout) -> TreeLayout:
     if layout.kind != "files" or layout.folders.classes or layout.grouping.by == "folder":
         return layout
     things = _described_folders(layout) or _clips(survey, layout)
-    things -= {folder[:end] for folder in things for end, letter in enumerate(folder) if letter == "/"}
+    things -= {above for folder in things for above in folders_above(folder)}
     return replace(layout, things=frozenset(things)) if len(things) > 1 else layout
 
 

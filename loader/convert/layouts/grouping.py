@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -134,6 +134,17 @@ def without_folder(stem: str, folder: str) -> str:
 def folder_names(folder: str) -> tuple[str, ...]:
     """Return the names of a folder and of the folders above it, outermost first."""
     return tuple(piece for piece in folder.split("/") if piece not in ("", "."))
+
+
+def folders_above(name: str) -> Iterator[str]:
+    """Yield the folder of a file or folder, and the folders above it, up to the outer one, which has no name.
+
+    >>> [*folders_above("a/b/1.jpg")]
+    ['a/b', 'a', '']
+    """
+    while name:
+        name = name.rpartition("/")[0]
+        yield name
 
 
 def are_parallel(folder: str, other: str) -> bool:

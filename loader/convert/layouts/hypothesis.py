@@ -13,7 +13,7 @@ from ...parts.kinds import MEDIA_KINDS
 from ..file_trees.file_names import BARE, is_about, is_medium_of_data, join_names, reason_of_name, role_of_name
 from ..tables.named_files import split_name
 from .folder_layout import FolderLayout
-from .grouping import Grouping, folder_names
+from .grouping import Grouping, folder_names, folders_above
 from .rows import NamedRows
 from .survey import Survey, is_series
 from .tree_files import kind_of_extension
@@ -92,18 +92,12 @@ class TreeLayout:
     def about_of(self, name: str) -> str:
         """Return the file that names the classes of annotations: the nearest one above, or the only one."""
         folders = {posixpath.dirname(each): each for each in reversed(self.about)}
-        folder = posixpath.dirname(name)
-        while folder and folder not in folders:
-            folder = posixpath.dirname(folder)
-        return folders.get(folder, self.about[0] if len(folders) == 1 else "")
+        nearest = (folders[folder] for folder in folders_above(name) if folder in folders)
+        return next(nearest, self.about[0] if len(folders) == 1 else "")
 
     def thing_of(self, path: str) -> str:
         """Return the folder of a sample that is a view of one thing with others; an empty text for another sample."""
-        while path and self.things:
-            path = path.rpartition("/")[0]
-            if path in self.things:
-                return path
-        return ""
+        return next((folder for folder in folders_above(path) if folder in self.things), "") if self.things else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from ..file_trees.file_names import join_names
 from ..file_trees.tree import FileTree
 from ..tables.name_index import NameIndex
 from ..tables.named_files import split_name
+from .grouping import folders_above
 
 _MIN_FILES = 2  # of a folder, that ids without extensions may name
 _MAX_STEMS = 100  # names that many folders may have, whose files are kept
@@ -180,9 +181,6 @@ class TreeFiles:
         # Add up the folders above.
         total = Counter[tuple[str, str]]()
         for (folder, kind), count in counts.items():
-            total["", kind] += count
-            above = folder
-            while above:
+            for above in (folder, *folders_above(folder)):
                 total[above, kind] += count
-                above = posixpath.dirname(above)
         return total

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ...engine import Account
 from ...parts.kinds import kind_of_name
+from ..layouts.grouping import folders_above
 from ..layouts.rows import NamedRows, RowsOfTable
 from ..layouts.tree_files import TreeFiles
 from ..rows.row import AnnotationRef, PartRef, ValueRef, unique_part
@@ -57,9 +58,8 @@ class JoinedRows:
     def parts_of(self, name: str) -> dict[str, PartRef]:
         """Return the parts that tables add to the sample of a file."""
         parts = dict(self._parts.get(name, {}))
-        while name and self._parts:
-            name = posixpath.dirname(name)
-            parts |= self._parts.get(f"{name}/", {})
+        for folder in folders_above(name) if self._parts else ():
+            parts |= self._parts.get(f"{folder}/", {})
         return parts
 
     def split_of(self, names: Iterable[str]) -> str:

@@ -41,6 +41,12 @@ def frames(
     return build
 
 
+def a_clip_and_pictures_above(folder: Path) -> None:
+    """Write a folder of numbered pictures next to numbered pictures of another size."""
+    frames(["clip"], has_texts=False)(folder)
+    write(folder, {f"{number:04d}.jpg": picture("JPEG", (16, 12)) for number in range(5)})
+
+
 def described(document: Callable[[list[dict[str, object]]], object]) -> Build:
     """Return a function that writes folders of pictures, each with a document that names them."""
 
@@ -66,6 +72,7 @@ def described(document: Callable[[list[dict[str, object]]], object]) -> Build:
         pytest.param(frames(CLIPS, size=lambda _, number: (8 + number, 6)), [""], id="many sizes in each folder"),
         pytest.param(frames(CLIPS, goes_on=True), [""], id="pieces of a large folder"),
         pytest.param(frames(["frames"]), [""], id="a single folder"),
+        pytest.param(a_clip_and_pictures_above, ["", "clip"], id="a clip, and pictures above it"),
         pytest.param(described(lambda views: {"focal": 1.5, "views": views}), [*"abcd"], id="scenes of views"),
         pytest.param(described(lambda rows: rows), [""], id="lists of pictures"),
     ],

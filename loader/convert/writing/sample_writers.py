@@ -181,10 +181,19 @@ def as_json(name: str, data: bytes) -> Any:
 def cell_kinds(part_names: Iterable[str], *, raw: bool = False) -> dict[str, CellKind]:
     """Return the kind of the column of each part of a table.
 
+    Raises:
+        ConfigError: The name of a part cannot be the name of a column, since it is not UTF-8.
+
     >>> cell_kinds(["jpg", "json", "cls", "json.gz"])
     {'jpg': 'image', 'json': 'text', 'cls': 'label', 'json.gz': 'bytes'}
     """
-    return {name: "bytes" if raw else _cell_kind(name) for name in part_names}
+    names = [*part_names]
+    if other := next((name for name in names if marked(name) != name), None):
+        raise ConfigError(
+            f"the name of the part {other!r} is not UTF-8, which names of columns are",
+            hint="leave the part out (--drop-parts)",
+        )
+    return {name: "bytes" if raw else _cell_kind(name) for name in names}
 
 
 def _cell_kind(name: str) -> CellKind:

@@ -343,3 +343,20 @@ def test_a_number_of_a_class_needs_a_name_of_its_own(tmp_path: Path, kinds: list
         export(tmp_path / "ds", tmp_path / "t.parquet", format="parquet", label="json[kind]")
     with pytest.raises(ConfigError, match="belong to one part with numbers of classes, found 0"):
         export(tmp_path / "ds", tmp_path / "t.parquet", format="parquet", label="json[kind]", keep_parts=("json",))
+
+
+@pytest.mark.parametrize("output", ["t.parquet", "hf", "mds"])
+def test_a_name_of_a_part_that_is_no_name_of_a_column_is_refused(tmp_path: Path, output: str) -> None:
+    pytest.importorskip("pyarrow")
+    name = os.fsdecode(b"caf\xe9")
+    with tarfile.open(tmp_path / "s.tar", "w") as tar:
+        for member in (f"a.{name}", "a.txt"):
+            tar.addfile(tarfile.TarInfo(member), io.BytesIO())
+    (tmp_path / "ds").mkdir()
+    (tmp_path / "s.tar").rename(tmp_path / "ds/s.tar")
+    prepare(tmp_path / "ds", split=RATIO)
+    form = output.rpartition(".")[2]
+    with pytest.raises(ConfigError, match=r"the part 'caf\\udce9' is not UTF-8") as caught:
+        export(tmp_path / "ds", tmp_path / output, format=form)
+    assert "--drop-parts" in (caught.value.hint or "")
+    assert not (tmp_path / output).exists()

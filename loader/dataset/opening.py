@@ -95,7 +95,7 @@ def _opened(ref: DatasetRef, meta: MetaFolder, storage: Storage, open_index: Cal
         raise StorageError(
             "the shards are others than those of the index that their names, sizes and versions led to",
             path=storage.url,
-            hint=f"run energon prepare on them; the index is {meta.path}",
+            hint=f"run energon prepare on them; the index is {storage.path(FOLDER)}",
         )
     # Samples are read from the commit that was indexed, wherever the branch is now. An index in the repository itself
     # is of a later commit than the one that was indexed, or even of another repository.
@@ -137,7 +137,7 @@ def _not_prepared(storage: Storage, ref: DatasetRef, meta: MetaFolder) -> Storag
     fault = fault_of_file(path)
     if fault is not None:
         return StorageError(fault[0], path=path, hint=fault[1])
-    where = f".info.json in {meta.path}" if meta.origin != "data" else ".nv-meta/.info.json"
+    where = f".info.json in {storage.path(FOLDER)}" if meta.origin != "data" else ".nv-meta/.info.json"
     return StorageError(
         f"this folder is not a prepared dataset: it has no {where}",
         path=path,

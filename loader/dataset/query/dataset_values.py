@@ -16,6 +16,7 @@ from ...format.columns.column_files import open_column
 from ...format.columns.column_record import column_of
 from ...format.documents.messages import did_you_mean, nearest_names
 from ...format.documents.value_name import INDEX_COLUMNS, ValueName
+from ...format.nv_meta import FOLDER
 from ..dataset import Dataset
 from ..records import SingleFile
 from ..tar import tar_index
@@ -34,7 +35,8 @@ def write_command(folder: Dataset, names: Iterable[str]) -> str | None:
         return None
     words = ["energon", "stats", folder.path.rstrip("/"), "--write", ",".join(names)]
     words += ["--tokenizer", "tokenizer.json"] if _is_of_tokens(words[-1]) else []
-    return shlex.join([*words, *folder.ref.folder_flags])
+    words += ["--meta-folder", folder.storage.path(FOLDER)] if folder.ref.folder_flags else []
+    return shlex.join(words)
 
 
 def column_or_values(

@@ -23,6 +23,10 @@ EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 EXIT_READER_GONE = 141  # 128 + SIGPIPE
 
+_SOURCES = tuple(
+    os.path.join(os.path.dirname(os.path.dirname(__file__)), name, "") for name in ("loader", "energon_cli")
+)
+
 _COLOURS: dict[str | None, str] = {"error": "red", "warning": "yellow"}
 
 COMMANDS = {
@@ -218,7 +222,9 @@ def _run(program: click.Group, arguments: list[str], settings: OutputSettings) -
         if not settings.debug:
             import traceback
 
-            (last,) = traceback.extract_tb(error.__traceback__, limit=-1)
+            # The last line of this program, not of a library that it calls.
+            frames = traceback.extract_tb(error.__traceback__)
+            last = [frame for frame in frames if frame.filename.startswith(_SOURCES)][-1]
             where = f"{last.filename}:{last.lineno}"
             _print_message(
                 f"  this is a bug or an unexpected state of the machine, at {where}; run again with --debug", label=None

@@ -115,7 +115,7 @@ def test_every_kind_of_failure_has_its_exit_code_and_no_traceback(
     assert main(["fail", how]) == code
     err = capfd.readouterr().err
     assert message in err
-    assert (how == "bug") == (re.search(r"at /.*/tests/cli/failing_command\.py:\d+; run again", err) is not None)
+    assert (how == "bug") == (re.search(r"at /.*/energon_cli/\w+\.py:\d+; run again", err) is not None)
     assert "Traceback" not in err
     assert "\x1b" not in err
 

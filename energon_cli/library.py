@@ -152,11 +152,13 @@ class _Finder(MetaPathFinder):
             return None
         name = f"{self.root}{dot}{rest}"
         try:
-            return ModuleSpec(fullname, _Known(import_module(name)))
+            module = import_module(name)
         except ModuleNotFoundError as error:
             if error.name != name:
                 raise
             return None  # then Python's own error names the module as the program does
+        sys.modules.pop(fullname, None)  # or Python would take the module's own spec, and load it once more
+        return ModuleSpec(fullname, _Known(module))
 
     def lend_names(self) -> None:
         """Lend the program's ``loader`` the modules that it lacks: pickles of other processes may name them."""
@@ -212,10 +214,13 @@ class _Known(Loader):
     """Returns a module that is loaded under its first name, with its own ``__spec__``."""
 
     def __init__(self, module: ModuleType) -> None:
-        self._module = module
+        self._module, self._spec = module, module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:  # noqa: ARG002 - the protocol's
+        return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = self._module
+        module.__spec__ = self._spec
 
 
 class _Lent(ModuleType):

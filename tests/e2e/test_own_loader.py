@@ -135,6 +135,22 @@ def test_both_names_are_the_same_modules(environment: Environment, project: Path
     assert environment.run("-W", "error", "-c", code, folder=project).stdout == "loader loader.errors\n"
 
 
+def test_no_module_runs_twice(environment: Environment, project: Path) -> None:
+    code = """\
+        import collections, importlib._bootstrap as machinery
+        times, load = collections.Counter(), machinery._load_unlocked
+
+        def count_and_load(spec):
+            times[spec.name] += 1
+            return load(spec)
+
+        machinery._load_unlocked = count_and_load
+        import energon_toolkit.errors, energon_toolkit.storage.remote.clients.choice, energon_toolkit.engine
+        print({name for name in times if times[name] > 1}, energon_toolkit.storage.__spec__.name)
+    """
+    assert environment.run("-c", textwrap.dedent(code), folder=project).stdout == "set() loader.storage\n"
+
+
 def test_what_neither_has_is_named(environment: Environment, project: Path) -> None:
     for name in ("loader", "energon_toolkit"):
         code = f"import energon_toolkit\ntry: import {name}.nothing\nexcept ImportError as error: print(error)"
@@ -224,6 +240,8 @@ def test_threads_import_it_at_once_and_it_can_be_loaded_again(
             if number % 2:
                 import megatron.energon
             import energon_toolkit
+            from energon_toolkit.errors import ConfigError
+            assert ConfigError is energon_toolkit.ConfigError
             seen.append(getattr(energon_toolkit, names[number % 4]).__module__)
 
         threads = [threading.Thread(target=use, args=[number]) for number in range(8)]

@@ -12,7 +12,7 @@ from ..dataset.dataset import Dataset
 from ..dataset.tar import tar_index
 from ..errors import plural
 from ..format.documents.dataset_config import DatasetConfig
-from ..format.index.dataset_index import DatasetIndex
+from ..format.index.dataset_index import DatasetIndex, repeated_samples
 from ..format.index.layout import once_warning
 from ..format.index.shard_index import ShardIndex
 from ..format.jsonl.lines import BYTE_ORDER_MARK
@@ -117,7 +117,7 @@ def _check_part_names(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _duplicate_keys(index: DatasetIndex) -> Iterator[Finding]:
-    for first, *others in index.repeated():
+    for first, *others in repeated_samples(index):
         message = f"sample {index.full_key(first)} has the same key: look-up by bare key finds both"
         for sample in others:
             yield Finding(SampleFaults.W305, message, shard=index.shard_of(sample).name, key=index.key(sample))

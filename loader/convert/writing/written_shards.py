@@ -11,7 +11,7 @@ from itertools import pairwise
 import msgspec
 
 from ...errors import ConfigError
-from ...format.index.dataset_index import DatasetIndex
+from ...format.index.dataset_index import DatasetIndex, repeated_samples
 from ...format.index.journal import save_scans
 from ...format.index.layout import AbstractIndex, ShardEntry
 from ...format.nv_meta import DATASET_YAML
@@ -270,5 +270,5 @@ def repeated_keys(index: AbstractIndex) -> list[str]:
     """Return the places of samples with the key of another one, each with the place of that."""
     if not (isinstance(index, DatasetIndex) and index.layout.duplicate_keys):
         return []
-    places = ([*map(index.full_key, samples)] for samples in index.repeated())
+    places = ([*map(index.full_key, samples)] for samples in repeated_samples(index))
     return [f"{first} and {second}" for names in places for first, second in pairwise(names)]

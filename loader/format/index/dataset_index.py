@@ -221,22 +221,6 @@ class DatasetIndex(AbstractIndex):
         except UnicodeEncodeError:
             return []  # a lone surrogate, for example from JSON, which no bytes encode
 
-    def repeated(self) -> Iterator[list[int]]:
-        """Yield the samples of each key that several samples have, in the order of hashes."""
-        start = 0
-        while start < len(self):
-            # Read the key table in pieces that end between two hashes.
-            stop = min(start + _HASHES_AT_ONCE, len(self))
-            while stop < len(self) and self.key_hash[stop] == self.key_hash[stop - 1]:
-                stop += 1
-            # Keys of one hash may differ, so the keys themselves are compared.
-            for low, high in equal_neighbours(np.array(self.key_hash[start:stop])):
-                by_key: dict[str, list[int]] = {}
-                for sample in self.key_sample[start + low : start + high].tolist():
-                    by_key.setdefault(self.key(sample), []).append(sample)
-                yield from (samples for samples in by_key.values() if len(samples) > 1)
-            start = stop
-
     def starting(self, samples: range, text: str) -> list[int]:
         # Compare the first bytes of all keys that are long enough at once.
         prefix = np.frombuffer(encode_name(text), np.uint8)
@@ -416,3 +400,24 @@ class DatasetIndex(AbstractIndex):
         if len(rows) and (int(rows[0]) < start or (rows[1:] < rows[:-1]).any()):
             raise contradictory("a column of ends does not ascend", self.path)
         return rows - np.uint64(start), slice(start, int(rows[-1]) if len(rows) else start)
+
+
+def repeated_samples(index: DatasetIndex) -> Iterator[list[int]]:
+    """Yield the samples of each key that several samples have, in the order of hashes.
+
+    Args:
+        index: An index with a key table; that of tar shards without an index has one, too.
+    """
+    start = 0
+    while start < len(index):
+        # Read the key table in pieces that end between two hashes.
+        stop = min(start + _HASHES_AT_ONCE, len(index))
+        while stop < len(index) and index.key_hash[stop] == index.key_hash[stop - 1]:
+            stop += 1
+        # Keys of one hash may differ, so the keys themselves are compared.
+        for low, high in equal_neighbours(np.array(index.key_hash[start:stop])):
+            by_key: dict[str, list[int]] = {}
+            for sample in index.key_sample[start + low : start + high].tolist():
+                by_key.setdefault(index.key(sample), []).append(sample)
+            yield from (samples for samples in by_key.values() if len(samples) > 1)
+        start = stop

@@ -24,7 +24,7 @@ def with_things(survey: Survey, layout: TreeLayout) -> TreeLayout:
     if layout.kind != "files" or layout.folders.classes or layout.grouping.by == "folder":
         return layout
     things = _described_folders(layout) or _clips(survey, layout)
-    # Of folders in each other the inner ones count, but the outer folder of all may have views of its own.
+    # Folders around others do not count; the outer folder of all may have views, too.
     things -= {above for folder in things for above in folders_above(folder) if above}
     return replace(layout, things=frozenset(things)) if len(things) > 1 else layout
 

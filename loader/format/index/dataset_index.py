@@ -406,7 +406,7 @@ def repeated_samples(index: DatasetIndex) -> Iterator[list[int]]:
     """Yield the samples of each key that several samples have, in the order of hashes.
 
     Args:
-        index: An index with a key table; that of tar shards without an index has one, too.
+        index: An index with a key table, such as the one of tar shards that are not prepared.
     """
     start = 0
     while start < len(index):

@@ -83,9 +83,7 @@ def test_a_script_is_run_up_to_its_first_loader(texts: Path, tmp_path: Path, ene
         "get_loader(dataset)\n"
         f"open({str(tmp_path / 'ran')!r}, 'w')\n"
     )
-    for options, ranks in ((), [4]), (("--world-size", "1,8,16"), [1, 8, 16]):
-        facts = energon("plan", script, texts, *options, "--json").json
-        assert [steps["ranks"] for steps in facts["steps"]] == ranks
+    assert [steps["ranks"] for steps in energon("plan", script, texts, "--json").json["steps"]] == [4]
     assert not (tmp_path / "ran").exists()
     # The lanes of the script hold for other numbers of ranks, if they divide them.
     script.write_text(script.read_text().replace("num_workers=2", "num_workers=2, lanes=8"))

@@ -689,7 +689,7 @@ def test_the_requests_of_the_datasets_of_a_metadataset_and_of_a_script_are_summe
         assert json.loads(capfd.readouterr().out)["hub_requests"] == needs
     assert main(["plan", str(script), "--ranks-of-node", "4", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["hub_requests"]["api"] == 8
-    for command in (["info", str(mix), "--nodes", "2"], ["plan", str(script)]):
+    for command in (["info", str(mix), "--nodes", "2"], ["plan", str(mix), *options]):
         assert main(command) == 0
         assert "requests to the hub: 2 nodes: 4 to the API at the start" in capfd.readouterr().out
 

@@ -15,10 +15,10 @@ from ..format.documents.next_command import command_for_ref, fault_of_file
 from ..format.index.current import index_folders, prefetch_documents
 from ..format.index.layout import ROW_COLUMNS, AbstractIndex
 from ..format.index.object_commit import read_committed_documents
+from ..format.meta_folder import MetaFolder, have_same_shards
 from ..format.nv_meta import FOLDER, INDEX_FOLDER
 from ..format.records.folder_index import open_record_index
 from ..format.unfinished import check_finished
-from ..format.user_index import MetaFolder, have_same_shards
 from ..storage import FilesAhead, Storage, missing_folder, pin_indexed_commit
 from .dataset import Dataset, Documents
 from .records import RecordDataset, SingleFile

@@ -19,10 +19,10 @@ from ..format.index.dataset_index import DatasetIndex
 from ..format.index.layout import PART_SETS_FILE, Layout, encode_struct
 from ..format.index.publish import STAGING
 from ..format.index.writer import IndexWriter
+from ..format.meta_folder import have_same_shards, index_folder_of
 from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_FOLDER, SPLIT_JSON, SPLIT_YAML, is_shared_file
 from ..format.records.folder_index import footer_of
 from ..format.shared_index.index_file import ENDING, MAX_PART_BYTES, IndexFile, write_index_file
-from ..format.user_index import have_same_shards, index_folder_of
 from ..prepare.destination import check_destination
 from ..prepare.staging import STAGED_INDEX
 from ..prepare.workspace import open_workspace

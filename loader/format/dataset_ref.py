@@ -9,8 +9,8 @@ from typing import Any
 from ..errors import ConfigError
 from ..storage import Storage, open_storage, resolve_path
 from .data_kind import DataKind, data_kind, data_path
+from .meta_folder import IN_DATA, MetaFolder, find_meta
 from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
-from .user_index import IN_DATA, MetaFolder, find_meta
 
 # Names of the attributes of a reference that choose its documents, which are also keys of metadatasets.
 DOCUMENT_CHOICES = ("split_config", "dataset_config", "meta_folder")

@@ -17,6 +17,7 @@ from ..format.index.journal import download_scans
 from ..format.index.layout import ShardEntry
 from ..format.index.object_commit import ObjectCommit, finish_object_commit
 from ..format.index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending, stage_files
+from ..format.meta_folder import note_index
 from ..format.nv_meta import (
     FOLDER,
     INDEX_UUID,
@@ -25,7 +26,6 @@ from ..format.nv_meta import (
     WORK_FOLDER,
 )
 from ..format.unfinished import WRITING_FOLDER, remove_left_files
-from ..format.user_index import note_index
 from ..storage import LocalStorage, RemoteStorage, Storage, is_writable
 
 

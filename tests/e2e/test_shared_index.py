@@ -22,7 +22,7 @@ from loader.errors import ConfigError, EnergonError, FormatError
 from loader.format.columns.column_files import open_column, write_column
 from loader.format.dataset_ref import DatasetRef
 from loader.format.filters.build import build_filter_index
-from loader.format.user_index import note_index
+from loader.format.meta_folder import note_index
 from loader.storage import FileInfo
 from tests.e2e.dataset_tree import caption_samples, prepare, write_shard, write_tar
 from tests.e2e.text_dataset import write_texts

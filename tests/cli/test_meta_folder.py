@@ -159,3 +159,12 @@ def test_a_metadataset_names_meta_folders_at_its_datasets(
     write_mix(tmp_path / "mixes", train={"path": "../captions", "meta_folder": "gone"})
     failed = energon("lint", mix)
     assert (failed.code, "there is no .info.json in" in failed.out) == (1, True)
+
+
+def test_a_folder_without_metadata_is_named_by_its_whole_path(
+    captions: Path, energon: RunEnergon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = energon("lint", captions, "--meta-folder", "none")
+    assert done.code == 1
+    assert f"it has no .info.json in {tmp_path / 'none'}" in done.out

@@ -222,9 +222,9 @@ def _run(program: click.Group, arguments: list[str], settings: OutputSettings) -
         if not settings.debug:
             import traceback
 
-            # The last line of this program, not of a library that it calls.
+            # The last line of this program, not of a library that it calls. Compiled modules may name other folders.
             frames = traceback.extract_tb(error.__traceback__)
-            last = [frame for frame in frames if frame.filename.startswith(_SOURCES)][-1]
+            last = ([frame for frame in frames if frame.filename.startswith(_SOURCES)] or frames)[-1]
             where = f"{last.filename}:{last.lineno}"
             _print_message(
                 f"  this is a bug or an unexpected state of the machine, at {where}; run again with --debug", label=None

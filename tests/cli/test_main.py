@@ -120,6 +120,15 @@ def test_every_kind_of_failure_has_its_exit_code_and_no_traceback(
     assert "\x1b" not in err
 
 
+@pytest.mark.usefixtures("failing")
+def test_a_bug_in_modules_that_were_compiled_elsewhere_is_named_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("energon_cli.main._SOURCES", ("/elsewhere/",))
+    assert main(["fail", "bug"]) == 1
+    assert "failing_command.py:" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments", [["--debug", "fail", "bug"], ["fail", "bug", "--debug"], ["fail", "--debug", "bug"]]
 )

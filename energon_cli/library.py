@@ -182,6 +182,7 @@ class _Finder(MetaPathFinder):
 
     def _others(self, fullname: str, path: Sequence[str] | None) -> ModuleSpec | None:
         """Return what Python finds without this finder."""
+        # Of a copy: another thread may insert a finder, and an iterator would return one finder twice.
         finders = (finder for finder in [*sys.meta_path] if finder is not self and hasattr(finder, "find_spec"))
         return next((spec for finder in finders if (spec := finder.find_spec(fullname, path)) is not None), None)
 

@@ -115,7 +115,7 @@ class UserFunction:
             ConfigError: There is no such module or name, or it cannot be called.
         """
         if self.target is not None:
-            return self.target
+            return self.target  # given_function has checked it
         attribute: Any = self._import_module()
         for name in self.name.split("."):
             if not hasattr(attribute, name):

@@ -180,7 +180,7 @@ def _locked(request: MapRequest) -> Iterator[Storage]:
     # Refuse before anything is written what cannot succeed.
     if request.samples is not None and not len(request.samples):
         raise ConfigError("no sample was chosen", at=folder.path)
-    function.imported()  # workers can, too
+    function.imported()
     if isinstance(engine.executor, ProcessPoolExecutor) and function.needs_fork:
         raise ConfigError(
             "this function cannot be pickled, so no executor can run it",

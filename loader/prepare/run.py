@@ -279,10 +279,10 @@ class TarPrepare(RunningPrepare):
         inputs, index, published = self._inputs, self.index, self._staged
         identity, carried = index.uuid, NextValues()
         media: MediaReport | None = None
+        counts = split.counts(index.shards, storage=storage)  # a range beyond a shard is refused here
         if published is None:
             workspace.forget_scans()  # they are no longer needed
-        counts = split.counts(index.shards, storage=storage)  # a range beyond a shard is refused here
-        if published is not None:
+        else:
             if published.compat_renames and inputs.media is not None:
                 path, samples = workspace.work.local_path(STAGED_SQLITE), [shard.samples for shard in index.shards]
                 media = collect_media(inputs, inputs.media, path, samples, self._how.on_progress)
